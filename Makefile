@@ -1,0 +1,46 @@
+# `make demo` and `make test` need Python >= 3.11, make and g++; everything else they install into .venv.
+PYTHON ?= python3
+VENV ?= .venv
+DEVICE ?= cuda
+BIN := $(VENV)/bin
+NATIVE := $(shell find csrc -type f)
+
+.PHONY: venv demo test test-full lint format bench gpu-check clean
+
+venv: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt $(NATIVE)
+	tools/make_venv.sh $(PYTHON) $(VENV)
+	touch $@
+
+demo: venv
+	$(BIN)/python examples/demo.py
+
+test: venv
+	$(BIN)/pytest -m "not full"
+
+test-full: venv
+	$(BIN)/pytest --full-report bench/results/test-full.md
+
+lint: venv
+	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run --Werror $(filter %.h %.cpp,$(NATIVE))
+
+format: venv
+	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/clang-format -i $(filter %.h %.cpp,$(NATIVE))
+
+bench: venv
+	$(BIN)/pytest bench --benchmark-columns=median,iqr,rounds --benchmark-sort=name
+
+# On the GPU machine there is no network: torch, transformers and the build tools are those of the system.
+gpu-check:
+ifeq ($(DEVICE),cpu)
+	$(MAKE) venv
+	$(BIN)/python bench/gpu_check.py --device cpu
+else
+	$(PYTHON) -m pip install --no-build-isolation --no-deps . || echo "native part not built: its stages will say so"
+	$(PYTHON) bench/gpu_check.py --device $(DEVICE)
+endif
+
+clean:
+	rm -rf $(VENV) build dist demo-out

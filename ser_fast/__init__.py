@@ -1,0 +1,1 @@
+"""Fast rewards for evidence in video reasoning."""
