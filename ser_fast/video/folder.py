@@ -1,0 +1,81 @@
+"""Media files below one folder, by the names that question and rollout files use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from ser_fast.errors import DecodeError, InputError
+from ser_fast.types import Clip, ClipInfo, Question
+from ser_fast.video.clip import choose_frames, decode_clip, load_image, open_video
+from ser_fast.video.media import Limits
+from ser_fast.video.pyav import VideoIndex
+
+
+class MediaFolder:
+    """Opens the videos and images of questions. Each file is indexed once; frames are decoded when they are asked for."""
+
+    def __init__(
+        self, root: str | os.PathLike[str], *, device: torch.device | str = "cpu", limits: Limits | None = None
+    ) -> None:
+        """Args:
+            root: the folder; names lead nowhere else.
+            device: where frames go.
+            limits: caps, see `load_clip`.
+
+        Raises:
+            InputError: no such folder.
+        """
+        self.root = Path(root)
+        self.device = device
+        self.limits = limits
+        if not self.root.is_dir():
+            raise InputError(f"root: expected a folder, got {os.fspath(root)!r}")
+        self._indices: dict[str, VideoIndex] = {}
+        self._images: dict[str, Clip] = {}
+
+    def info(self, question: Question) -> ClipInfo:
+        """Size, duration and frame times. Raises as `load_clip`."""
+        if question.image is not None:
+            image = self._image(question.image)
+            return ClipInfo(frame_hw=image.frame_hw, duration=0.0, times=(0.0,), damage=None)
+        index = self._index(question.media)
+        return ClipInfo(
+            frame_hw=index.frame_hw, duration=index.duration, times=tuple(index.times.tolist()), damage=index.damage
+        )
+
+    def load(self, question: Question, times: Sequence[float]) -> tuple[Clip, list[int | None]]:
+        """The frames on display at the given times, and for each time the number of its frame in the clip.
+
+        None stands for a frame that the file promises and does not have. Raises as `load_clip`.
+        """
+        if question.image is not None:
+            return self._image(question.image), [0] * len(times)
+        index = self._index(question.media)
+        clip = decode_clip(index, choose_frames(index, times=times), device=self.device, limits=self.limits)
+        in_clip = {time: i for i, time in enumerate(clip.times.tolist())}
+        return clip, [in_clip.get(self._shown_at(index, time)) for time in times]
+
+    @staticmethod
+    def _shown_at(index: VideoIndex, time: float) -> float | None:
+        number = choose_frames(index, times=[time])
+        return float(index.times[number[0]]) if number else None
+
+    def _index(self, name: str) -> VideoIndex:
+        if name not in self._indices:
+            self._indices[name] = open_video(self._path(name), limits=self.limits)
+        return self._indices[name]
+
+    def _image(self, name: str) -> Clip:
+        if name not in self._images:
+            self._images[name] = load_image(self._path(name), device=self.device, limits=self.limits)
+        return self._images[name]
+
+    def _path(self, name: str) -> Path:
+        path = self.root / name
+        if not path.resolve().is_relative_to(self.root.resolve()):
+            raise DecodeError(os.fspath(path), "open", f"the name leads out of the folder {self.root}")
+        return path

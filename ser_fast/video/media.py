@@ -1,0 +1,67 @@
+"""What may be opened at all: regular files in a known container, within caps. FFmpeg follows playlists and scripts whatever a
+file is called, so the container is checked before and while it is opened."""
+
+from __future__ import annotations
+
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from ser_fast.errors import DecodeError, RefusedMedia
+
+DEMUXERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mjpeg"
+"""FFmpeg's names of the containers that are opened."""
+
+OPEN_OPTIONS = {"format_whitelist": DEMUXERS, "protocol_whitelist": "file"}
+
+_SCRIPT = re.compile(
+    rb"\s*(?:\xef\xbb\xbf)?\s*(?:#EXTM3U|ffconcat\b|\[playlist\]|v=0\r?\no=|<\?xml|<MPD\b|<ASX\b|<smil\b)", re.IGNORECASE
+)
+_BOX_TYPES = {b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp", b"moof", b"uuid"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Limits:
+    """Caps that are checked before anything is decoded."""
+
+    max_pixels: int = 8192 * 8192
+    """Height times width of a frame."""
+    max_duration_s: float = 24 * 3600.0
+    max_frames: int = 4_000_000
+    """Frames in the file."""
+    max_bytes: int = 8 << 30
+    """Of the frames asked for, decoded."""
+
+
+def check_file(path: str) -> bytes:
+    """Checks that a path is a regular file and no playlist or script; returns its first bytes.
+
+    Raises:
+        DecodeError: no such file, not a regular one, empty or not readable.
+        RefusedMedia: a playlist or a script.
+    """
+    try:
+        if not stat.S_ISREG(Path(path).stat().st_mode):
+            raise DecodeError(path, "open", "not a regular file")
+        with open(path, "rb") as file:
+            head = file.read(1024)
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise DecodeError(path, "open", reason) from error
+    if not head:
+        raise DecodeError(path, "open", "the file is empty")
+    if _SCRIPT.match(head):
+        raise RefusedMedia(path, "open", "a playlist or a script, not a media file")
+    return head
+
+
+def is_known_container(head: bytes) -> bool:
+    """Whether a file begins like one of the containers that are opened: what is wrong with it is then damage."""
+    return (
+        head[4:8] in _BOX_TYPES
+        or head.startswith((b"\x1aE\xdf\xa3", b"\xff\xd8\xff"))
+        or (head.startswith(b"RIFF") and head[8:12] == b"AVI ")
+        or any(len(head) > size and head[0] == head[size] == 0x47 for size in (188, 204))
+        or (len(head) > 196 and head[4] == head[196] == 0x47)
+    )
