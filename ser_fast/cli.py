@@ -110,16 +110,16 @@ def _info(args: argparse.Namespace) -> int:
 def _score(args: argparse.Namespace) -> int:
     """Scores each completion by its answer, its format and its evidence: a referee model checks every claim in the frame."""
     from ser_fast.jsonl import read_rollouts, write_text
-    from ser_fast.rewards import get_reward
 
     rollouts = read_rollouts(args.rollouts)
-    reward = get_reward(args.reward)
     _check_out(args.out)
 
     from ser_fast.pipeline import score_rollouts
     from ser_fast.referee import VLMReferee
+    from ser_fast.rewards import get_reward
     from ser_fast.video import MediaFolder
 
+    reward = get_reward(args.reward)
     videos = MediaFolder(args.videos, device=args.device)
     referee = VLMReferee(args.referee, device=args.device, dtype=args.dtype)
     lines: dict[int, str] = {}

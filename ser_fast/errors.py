@@ -27,7 +27,7 @@ class DecodeError(RuntimeError):
 
 
 class RefusedMedia(DecodeError):
-    """A file that is not opened on purpose: a playlist, a script, another container than the known ones, or one beyond the caps."""
+    """A file that is not opened on purpose: a playlist, a script, an unknown container, or one beyond the caps."""
 
 
 class InputError(ValueError):

@@ -69,9 +69,13 @@ def render(
         The page.
 
     Raises:
-        DataError: a line that is not a scored response, or one without its rollout.
+        DataError: a line that is not a scored response, one without its rollout, or two rollouts with one id.
     """
-    by_id = {rollout.id: rollout for rollout in rollouts}
+    by_id: dict[str, Rollout] = {}
+    for rollout in rollouts:
+        if rollout.id in by_id:
+            raise DataError(f"rollouts: two have the id {rollout.id!r}")
+        by_id[rollout.id] = rollout
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
     sections = []

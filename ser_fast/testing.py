@@ -71,6 +71,8 @@ def write_random_vlm(
     import torch
     import transformers
 
+    from ser_fast.referee.vlm import no_progress_bar
+
     folder = Path(folder)
     tokenizer = tokenizer if tokenizer is not None else byte_tokenizer()
     ids = {token: tokenizer.convert_tokens_to_ids(token) for token in SPECIAL_TOKENS}
@@ -123,7 +125,8 @@ def write_random_vlm(
             if parameter.ndim > 1:
                 fan_in = math.prod(parameter.shape[1:])
                 torch.nn.init.normal_(parameter, std=gain / math.sqrt(fan_in))
-    model.save_pretrained(folder)
+    with no_progress_bar():
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     mean, std = ((0.5,) * 3, (0.5,) * 3) if family == "qwen3_vl" else (None, None)
     settings = {
@@ -146,15 +149,18 @@ def write_random_vlm(
     return folder
 
 
-def byte_tokenizer() -> Any:
-    """A transformers tokenizer of single bytes with Qwen's special tokens and chat template."""
+def byte_tokenizer(corpus: Sequence[str] = ()) -> Any:
+    """A transformers tokenizer with Qwen's special tokens and chat template: of single bytes, and of the words of a corpus."""
     import transformers
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(alphabet)}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
+    if corpus:
+        trainer = trainers.BpeTrainer(vocab_size=4096, min_frequency=1, initial_alphabet=alphabet, show_progress=False)
+        backend.train_from_iterator(corpus, trainer)
     backend.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
     backend.add_tokens([AddedToken(token, special=False) for token in ORDINARY_ADDED_TOKENS])
     return transformers.PreTrainedTokenizerFast(

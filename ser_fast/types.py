@@ -281,7 +281,6 @@ class PolicyFault(StrEnum):
     # The first ones in the order of `enum class Fault` in csrc/claims/scan.h, which finds them.
     MISSING_NAME = "missing_name"
     NESTED_TAG = "nested_tag"
-    UNCLOSED_TAG = "unclosed_tag"
     MISSING_BOX = "missing_box"
     MALFORMED_BOX = "malformed_box"
     TOO_MANY_BOXES = "too_many_boxes"

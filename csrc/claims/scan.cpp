@@ -134,19 +134,14 @@ class Reader {
     bool read_element(Attempt &claim, Bytes &content) {
         const Tag &open = tags_[next_++];
         content.begin = open.at.end;
-        if (next_ == tags_.size()) {
-            claim.fail(Fault::kUnclosedTag);
-            end_ = text_.size();
-            return false;
-        }
-        const Tag &close = tags_[next_];
-        if (close.open || close.name != open.name) {
+        const bool last = next_ == tags_.size();
+        if (last || tags_[next_].open || tags_[next_].name != open.name) {
             claim.fail(Fault::kNestedTag);
-            end_ = close.at.begin;
+            end_ = last ? text_.size() : tags_[next_].at.begin;
             return false;
         }
-        content.end = close.at.begin;
-        end_ = close.at.end;
+        content.end = tags_[next_].at.begin;
+        end_ = tags_[next_].at.end;
         ++next_;
         return true;
     }

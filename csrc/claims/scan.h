@@ -20,7 +20,6 @@ enum class Fault : int8_t {
     kNone,
     kMissingName,
     kNestedTag,
-    kUnclosedTag,
     kMissingBox,
     kMalformedBox,
     kTooManyBoxes,

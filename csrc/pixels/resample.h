@@ -1,4 +1,4 @@
-// Pillow's 8-bit bicubic resize, bit for bit (its Resample.c, Pillow 11 to 13).
+// Pillow's 8-bit bicubic resize, bit for bit (its Resample.c; 11 <= Pillow < 12.2).
 //
 // Weights are normalised in double and then rounded to 22-bit integers; the horizontal pass comes first; each pass
 // rounds and clamps to uint8. A pass whose size does not change is skipped.

@@ -203,6 +203,7 @@ def _load(name: str, device: torch.device, dtype: torch.dtype | str) -> _Loaded:
         raise RefereeLoadError(f"{name}: no such folder")
 
     import transformers
+    from safetensors import SafetensorError
 
     options: dict[str, Any] = {"local_files_only": is_folder, "trust_remote_code": False}
     try:
@@ -211,12 +212,12 @@ def _load(name: str, device: torch.device, dtype: torch.dtype | str) -> _Loaded:
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, **options)
         if dtype == "auto" and device.type == "cpu":
             dtype = torch.float32
-        with _no_progress_bar():
+        with no_progress_bar():
             model, info = transformers.AutoModelForImageTextToText.from_pretrained(
-                name, dtype=dtype, attn_implementation="sdpa", output_loading_info=True, **options
+                name, dtype=dtype, attn_implementation="sdpa", use_safetensors=True, output_loading_info=True, **options
             )
         settings = _pixel_settings(name, is_folder)
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, SafetensorError) as error:
         if isinstance(error, RefereeLoadError):
             raise
         reason = " ".join(str(error).split())
@@ -232,7 +233,7 @@ def _load(name: str, device: torch.device, dtype: torch.dtype | str) -> _Loaded:
 
 
 @contextlib.contextmanager
-def _no_progress_bar() -> Iterator[None]:
+def no_progress_bar() -> Iterator[None]:
     """A library loads in silence."""
     from transformers.utils import logging
 

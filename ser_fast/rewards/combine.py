@@ -15,7 +15,8 @@ def combine(
     """total = sum of weight_k part_k, in the order of the weights.
 
     A part that is NaN (system faults left nothing of it to score) makes the response not valid if it has a weight other than
-    0: dropping it would be the same as scoring it 0. A gated part enters as 0 where the part that gates it is not above 0.
+    0, and so does its gate: dropping it would be the same as scoring it 0. A gated part enters as 0 where the part that gates
+    it is not above 0.
 
     Args:
         parts: name -> [R].
@@ -38,6 +39,7 @@ def combine(
         part = parts[name]
         valid &= ~part.isnan()
         if name in gate:
+            valid &= ~parts[gate[name]].isnan()
             part = torch.where(parts[gate[name]] > 0, part, 0.0)
         total += weight * part
     return RewardTable(total=torch.where(valid, total, torch.nan), parts=dict(parts), valid=valid)

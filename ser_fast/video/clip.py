@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from ser_fast.video.sampling import TIME_TOLERANCE_S, frames_at, uniform_times, 
 
 BACKENDS = ("auto", "pyav")
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
+EXIF_ORIENTATION = 0x0112
 
 
 def load_clip(
@@ -92,8 +94,10 @@ def choose_frames(
         for time in times:
             if not 0 <= time <= index.duration + TIME_TOLERANCE_S:
                 raise ValueError(f"times: expected seconds in [0, {index.duration:.3f}], got {time}")
-        # What a file promises and does not have is not replaced by its last frame.
-        return frames_at(shown, [time for time in times if index.damage is None or time <= last + TIME_TOLERANCE_S])
+        if index.end < index.duration:
+            # What a file promises and does not have is not replaced by its last frame.
+            times = [time for time in times if time <= last + TIME_TOLERANCE_S or time + TIME_TOLERANCE_S < index.end]
+        return frames_at(shown, times)
     if fps is not None:
         return frames_at(shown, uniform_times(last, fps=fps, max_frames=max_frames, start=start, end=end))
     if max_frames is not None and max_frames < 1:
@@ -148,7 +152,7 @@ def load_image(
     Raises:
         DecodeError, RefusedMedia: as `load_clip`; BMP, JPEG, PNG and WebP are opened.
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import Image, UnidentifiedImageError
 
     path, limits = os.fspath(path), limits or Limits()
     check_file(path)
@@ -156,7 +160,7 @@ def load_image(
         with Image.open(path, formats=IMAGE_FORMATS) as image:
             if image.width * image.height > limits.max_pixels:
                 raise RefusedMedia(path, "open", f"{image.height} x {image.width} exceed {limits.max_pixels} pixels")
-            pixels = np.array(ImageOps.exif_transpose(image).convert("RGB"))
+            pixels = _upright_pixels(image)
     except UnidentifiedImageError as error:
         raise DecodeError(path, "open", f"not an image of a known format ({', '.join(IMAGE_FORMATS)})") from error
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # what Pillow raises for broken files
@@ -169,6 +173,23 @@ def load_image(
         source=path,
         decoded_by="pillow",
     )
+
+
+def _upright_pixels(image: Any) -> np.ndarray:
+    """uint8[H,W,3] of a Pillow image. (ImageOps.exif_transpose fails on an EXIF block that it cannot write again.)"""
+    image.load()  # EXIF may come behind the pixels
+    if image.mode.startswith("I"):  # 16 bits of grey, which convert() would clip
+        pixels = np.repeat((np.array(image)[..., None] / 257).round().astype(np.uint8), 3, axis=2)
+    else:
+        pixels = np.array(image.convert("RGB"))
+    orientation = image.getexif().get(EXIF_ORIENTATION, 1)
+    if orientation in (5, 6, 7, 8):
+        pixels = pixels.transpose(1, 0, 2)
+    if orientation in (3, 4, 7, 8):
+        pixels = pixels[::-1]
+    if orientation in (2, 3, 6, 7):
+        pixels = pixels[:, ::-1]
+    return np.ascontiguousarray(pixels)
 
 
 def _resize(frames: torch.Tensor, size: tuple[int, int] | None) -> torch.Tensor:

@@ -76,6 +76,10 @@ class MediaFolder:
 
     def _path(self, name: str) -> Path:
         path = self.root / name
-        if not path.resolve().is_relative_to(self.root.resolve()):
+        try:
+            inside = path.resolve().is_relative_to(self.root.resolve())
+        except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a NUL in the name
+            raise DecodeError(os.fspath(path), "open", str(error)) from error
+        if not inside:
             raise DecodeError(os.fspath(path), "open", f"the name leads out of the folder {self.root}")
         return path

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import stat
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,9 @@ OPEN_OPTIONS = {"format_whitelist": DEMUXERS, "protocol_whitelist": "file"}
 _SCRIPT = re.compile(
     rb"\s*(?:\xef\xbb\xbf)?\s*(?:#EXTM3U|ffconcat\b|\[playlist\]|v=0\r?\no=|<\?xml|<MPD\b|<ASX\b|<smil\b)", re.IGNORECASE
 )
-_BOX_TYPES = {b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp", b"moof", b"uuid"}
+_BOX_TYPES = {
+    b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp", b"moof", b"uuid", b"sidx", b"mfra", b"emsg", b"prft"
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,8 +63,35 @@ def is_known_container(head: bytes) -> bool:
     """Whether a file begins like one of the containers that are opened: what is wrong with it is then damage."""
     return (
         head[4:8] in _BOX_TYPES
-        or head.startswith((b"\x1aE\xdf\xa3", b"\xff\xd8\xff"))
+        or head.startswith(b"\x1aE\xdf\xa3")
         or (head.startswith(b"RIFF") and head[8:12] == b"AVI ")
-        or any(len(head) > size and head[0] == head[size] == 0x47 for size in (188, 204))
-        or (len(head) > 196 and head[4] == head[196] == 0x47)
+        or _ts_packet_size(head) is not None
     )
+
+
+def is_cut_off(path: str) -> bool:
+    """Whether a file ends inside a box (mp4) or a packet (mpegts): fragments and streams do not say how many follow."""
+    length = Path(path).stat().st_size
+    with open(path, "rb") as file:
+        packet_size = _ts_packet_size(file.read(1024))
+        if packet_size is not None:
+            return length % packet_size != 0
+        begin, size = 0, 0
+        while begin + 8 <= length:
+            file.seek(begin)
+            size, kind = struct.unpack(">I4s", file.read(8))
+            if kind not in _BOX_TYPES:
+                return False
+            if size == 1:
+                size = int.from_bytes(file.read(8))
+            if size < 8:  # 0: up to the end
+                return False
+            begin += size
+    return begin > length
+
+
+def _ts_packet_size(head: bytes) -> int | None:
+    for size, sync in ((188, 0), (204, 0), (192, 4)):
+        if len(head) > size + sync and head[sync] == head[size + sync] == 0x47:
+            return size
+    return None

@@ -40,7 +40,7 @@ def uniform_times(
     Raises:
         ValueError: fps <= 0, max_frames < 1, or a window that is empty or begins behind the last frame.
     """
-    if not fps > 0:
+    if not 0 < fps < math.inf:
         raise ValueError(f"fps: expected a number > 0, got {fps}")
     first, last = window(last_time, start, end)
     if max_frames is not None and max_frames < 1:

@@ -20,8 +20,8 @@ def crop_resize(
 ) -> torch.Tensor:
     """image_i = resize(frames[frame_idx_i, y1:y2, x1:x2], out_hw), antialiased bicubic on pixel centres.
 
-    The filter stops at the edge of the crop. On the CPU the bytes are those of Pillow's crop and resize (11 <= Pillow < 13:
-    horizontal pass first, uint8 between the passes; Pillow 13 turns the passes round for some shapes, this op does not).
+    The filter stops at the edge of the crop. On the CPU the bytes are those of Pillow's crop and resize (11 <= Pillow < 12.2:
+    horizontal pass first, uint8 between the passes; later ones turn the passes round for some tall shapes, this op does not).
 
     Args:
         frames: uint8[F, H, W, 3].

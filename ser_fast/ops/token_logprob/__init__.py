@@ -50,5 +50,5 @@ def token_logprob(
         raise ValueError(f"weight, target: expected to be on {hidden.device}, got {weight.device}, {target.device}")
     if chunk < 1:
         raise ValueError(f"chunk: expected a number >= 1, got {chunk}")
-    logprob, entropy, _ = OP(hidden, weight, target, chunk, backend=backend)
+    logprob, entropy, *_ = OP(hidden, weight, target, chunk, backend=backend)
     return logprob, entropy

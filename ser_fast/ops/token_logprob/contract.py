@@ -12,11 +12,8 @@ from ser_fast.ops.registry import LIBRARY, Case, Kernel, Op, register
 from ser_fast.ops.token_logprob import reference
 
 
-def _fake(
-    hidden: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    logprob, entropy, lse = (hidden.new_empty(hidden.shape[0], dtype=float_dtype(hidden)) for _ in range(3))
-    return logprob, entropy, lse
+def _fake(hidden: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int) -> tuple[torch.Tensor, ...]:
+    return tuple(hidden.new_empty(hidden.shape[0], dtype=float_dtype(hidden)) for _ in range(4))
 
 
 def _backward_fake(
@@ -26,7 +23,8 @@ def _backward_fake(
     weight: torch.Tensor,
     target: torch.Tensor,
     entropy: torch.Tensor,
-    lse: torch.Tensor,
+    peak: torch.Tensor,
+    log_total: torch.Tensor,
     chunk: int,
     need_hidden: bool,
     need_weight: bool,
@@ -59,12 +57,12 @@ def _cases() -> Iterator[Case]:
 
 def _backward_cases() -> Iterator[Case]:
     hidden, weight, target = _inputs(torch.float32)
-    _, entropy, lse = reference.token_logprob(hidden, weight, target, 16)
+    _, *statistics = reference.token_logprob(hidden, weight, target, 16)
     grads = (torch.linspace(-1, 1, 9), torch.linspace(1, -2, 9))
     for needs in ((True, True), (True, False), (False, True)):
         yield Case(
             id=f"hidden-{needs[0]}-weight-{needs[1]}",
-            args=(*grads, hidden, weight, target, entropy, lse, 16, *needs),
+            args=(*grads, hidden, weight, target, *statistics, 16, *needs),
         )
 
 
@@ -73,7 +71,8 @@ OP = register(
         name="token_logprob",
         public="token_logprob",
         signature=(
-            "(Tensor hidden, Tensor weight, Tensor target, SymInt chunk) -> (Tensor logprob, Tensor entropy, Tensor lse)"
+            "(Tensor hidden, Tensor weight, Tensor target, SymInt chunk)"
+            " -> (Tensor logprob, Tensor entropy, Tensor peak, Tensor log_total)"
         ),
         kernels=(Kernel(name="reference", run=reference.token_logprob, devices=("cpu", "cuda")),),
         fake=_fake,
@@ -87,7 +86,8 @@ BACKWARD_OP = register(
         public="token_logprob",
         signature=(
             "(Tensor grad_logprob, Tensor grad_entropy, Tensor hidden, Tensor weight, Tensor target, Tensor entropy,"
-            " Tensor lse, SymInt chunk, bool need_hidden, bool need_weight) -> (Tensor grad_hidden, Tensor grad_weight)"
+            " Tensor peak, Tensor log_total, SymInt chunk, bool need_hidden, bool need_weight)"
+            " -> (Tensor grad_hidden, Tensor grad_weight)"
         ),
         kernels=(Kernel(name="reference", run=reference.token_logprob_backward, devices=("cpu", "cuda")),),
         fake=_backward_fake,
@@ -98,13 +98,13 @@ BACKWARD_OP = register(
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, ...]) -> None:
     hidden, weight, target, ctx.chunk, ctx.backend = inputs
-    _, entropy, lse = output
-    ctx.save_for_backward(hidden, weight, target, entropy, lse)
-    ctx.mark_non_differentiable(lse)
+    _, entropy, peak, log_total = output
+    ctx.save_for_backward(hidden, weight, target, entropy, peak, log_total)
+    ctx.mark_non_differentiable(peak, log_total)
 
 
 def _backward(
-    ctx: Any, grad_logprob: torch.Tensor, grad_entropy: torch.Tensor, _: torch.Tensor
+    ctx: Any, grad_logprob: torch.Tensor, grad_entropy: torch.Tensor, *_: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
     need_hidden, need_weight = ctx.needs_input_grad[:2]
     grad_hidden, grad_weight = BACKWARD_OP(

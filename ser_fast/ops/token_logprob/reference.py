@@ -11,11 +11,12 @@ from ser_fast.ops.checks import float_dtype
 
 def token_logprob(
     hidden: torch.Tensor, weight: torch.Tensor, target: torch.Tensor, chunk: int
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Log-probability, entropy and log-sum-exp."""
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Log-probability, entropy, and the log-sum-exp as the largest logit and what it exceeds that by."""
     dtype = float_dtype(hidden)
     num_tokens = hidden.shape[0]
-    # sum exp(z - peak) and sum exp(z - peak) z, rescaled whenever a tile raises the peak
+    # sum exp(z - peak) and sum exp(z - peak) (z - peak), rescaled whenever a tile raises the peak: differences of large
+    # logits are exact where the logits themselves would cancel
     peak_T = torch.full((num_tokens,), -torch.inf, dtype=dtype, device=hidden.device)
     total_T = torch.zeros_like(peak_T)
     weighted_T = torch.zeros_like(peak_T)
@@ -24,18 +25,20 @@ def token_logprob(
         new_peak_T = torch.maximum(peak_T, logits_TK.amax(1))
         # Logits of -inf only so far: any finite shift will do.
         shift_T = torch.where(new_peak_T == -torch.inf, 0.0, new_peak_T)
-        share_TK = (logits_TK - shift_T[:, None]).exp()
-        rescale_T = (peak_T - shift_T).exp()
-        total_T = total_T * rescale_T + share_TK.sum(1)
-        weighted_T = weighted_T * rescale_T + torch.where(share_TK > 0, share_TK * logits_TK, 0.0).sum(1)
+        below_TK = logits_TK - shift_T[:, None]
+        share_TK = below_TK.exp()
+        sunk_T = peak_T - shift_T
+        weighted_T = torch.where(total_T > 0, sunk_T.exp() * (weighted_T + total_T * sunk_T), 0.0)
+        weighted_T += torch.where(share_TK > 0, share_TK * below_TK, 0.0).sum(1)
+        total_T = total_T * sunk_T.exp() + share_TK.sum(1)
         peak_T = new_peak_T
         here_T, column_T = _in_tile(target, first, logits_TK.shape[1])
         chosen_T = torch.where(here_T, logits_TK.gather(1, column_T[:, None])[:, 0], chosen_T)
-    lse_T = torch.where(peak_T == -torch.inf, 0.0, peak_T) + total_T.log()
+    log_total_T = total_T.log()
     # Rounding must not lift a probability over 1 nor an entropy under 0.
-    logprob_T = torch.where(target == -100, 0.0, (chosen_T - lse_T).clamp(max=0.0))
-    entropy_T = (lse_T - weighted_T / total_T).clamp(min=0.0)
-    return logprob_T, entropy_T, lse_T
+    logprob_T = torch.where(target == -100, 0.0, (chosen_T - peak_T - log_total_T).clamp(max=0.0))
+    entropy_T = (log_total_T - weighted_T / total_T).clamp(min=0.0)
+    return logprob_T, entropy_T, peak_T, log_total_T
 
 
 def token_logprob_backward(
@@ -45,7 +48,8 @@ def token_logprob_backward(
     weight: torch.Tensor,
     target: torch.Tensor,
     entropy: torch.Tensor,
-    lse: torch.Tensor,
+    peak: torch.Tensor,
+    log_total: torch.Tensor,
     chunk: int,
     need_hidden: bool,
     need_weight: bool,
@@ -56,7 +60,7 @@ def token_logprob_backward(
     grad_weight_VH = torch.zeros(weight.shape if need_weight else (0, weight.shape[1]), dtype=dtype, device=hidden.device)
     grad_logprob_T = torch.where((target >= 0) & (target < weight.shape[0]), grad_logprob, 0.0)
     for first, logits_TK in _tiles(hidden, weight, chunk):
-        logp_TK = logits_TK - lse[:, None]
+        logp_TK = logits_TK - peak[:, None] - log_total[:, None]
         p_TK = logp_TK.exp()
         surprise_TK = torch.where(p_TK > 0, p_TK * (logp_TK + entropy[:, None]), 0.0)
         grad_TK = -grad_logprob_T[:, None] * p_TK - grad_entropy[:, None] * surprise_TK

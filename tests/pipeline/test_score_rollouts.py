@@ -1,0 +1,216 @@
+"""score_rollouts: every kind of fault and its owner, with the expected line; frames, sources, arguments."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from ser_fast.errors import DecodeError, InputError
+from ser_fast.jsonl import rollout_from_json
+from ser_fast.pipeline import score_rollouts
+from ser_fast.rewards import EvidenceConfig, RewardConfig
+from ser_fast.types import Clip, ClipInfo, PolicyFault, Question, RefereeRequest, RefereeScores, Rollout, SystemFault
+from tests.support.referee import FakeReferee, make_clip
+
+CASES = [json.loads(line) for line in (Path(__file__).parent.parent / "data" / "faults.jsonl").read_text("utf-8").splitlines()]
+TIMES = [float(i) for i in range(10)]
+
+
+class Source:
+    """Ten frames of 100 x 200, one a second; broken.mp4 cannot be read, short.mp4 ends after five seconds."""
+
+    def __init__(self) -> None:
+        self.loads: list[str] = []
+        self.clip = make_clip(10, height=100, width=200)
+
+    def info(self, question: Question) -> ClipInfo:
+        if question.media == "broken.mp4":
+            raise DecodeError("broken.mp4", "open", "invalid data found")
+        damage = "ends early: at 5.000 of 10.000 s" if question.media == "short.mp4" else None
+        return ClipInfo(frame_hw=(100, 200), duration=10.0, times=tuple(TIMES[: 5 if damage else 10]), damage=damage)
+
+    def load(self, question: Question, times: Sequence[float]) -> tuple[Clip, list[int | None]]:
+        self.loads.append(question.media)
+        short = question.media == "short.mp4"
+        clip = self.clip
+        if short:
+            clip = Clip(
+                frames=clip.frames[:5],
+                times=clip.times[:5],
+                start_s=0.0,
+                duration=10.0,
+                source="short.mp4",
+                decoded_by="test",
+                damage=self.info(question).damage,
+            )
+        return clip, [None if short and time > 5 else int(time) for time in times]
+
+
+class FailingReferee(FakeReferee):
+    """Fails for claims whose name says how."""
+
+    REASONS = {"timeout": "no answer within 10 s", "refusal": "the referee declined"}
+
+    def __init__(self) -> None:
+        super().__init__(lambda request: (math.nan, 0.5) if request.name == "nan" else (0.8, 0.5))
+
+    def score(self, requests: Sequence[RefereeRequest]) -> RefereeScores:
+        scores = super().score(requests)
+        reasons = tuple(self.REASONS.get(request.name) for request in requests)
+        valid = torch.tensor([reason is None for reason in reasons])  # a NaN slips through as valid
+        return RefereeScores(
+            relevance=scores.relevance,
+            localization=scores.localization,
+            level_mass=scores.level_mass,
+            valid=valid,
+            reasons=reasons,
+        )
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["fault"] for case in CASES])
+def test_each_fault_has_its_line(case: dict[str, Any]) -> None:
+    scored = score_rollouts([rollout_from_json(case["rollout"])], clips=Source(), referee=FailingReferee())
+    line = json.loads(scored.to_json_lines(timings=False)[0])
+    assert line == case["expected"]
+
+
+def test_all_lines_together_are_the_lines_one_by_one() -> None:
+    scored = score_rollouts([rollout_from_json(c["rollout"]) for c in CASES], clips=Source(), referee=FailingReferee())
+    assert [json.loads(line) for line in scored.to_json_lines(timings=False)] == [case["expected"] for case in CASES]
+
+
+def test_every_fault_has_a_line() -> None:
+    lines = {case["fault"] for case in CASES if case["owner"] == "policy"}
+    assert lines == set(PolicyFault)
+    reasons = " ".join(json.dumps(case["expected"]) for case in CASES if case["owner"] == "system")
+    assert all(f'"{fault}: ' in reasons for fault in SystemFault)
+
+
+def _rollout(completion: str, **changes: Any) -> Rollout:
+    return rollout_from_json(CASES[0]["rollout"] | {"completion": completion} | changes)
+
+
+def _claim(time: float | str = 3, name: str = "cat") -> str:
+    return f"<obj>{name}</obj><box>[20,10,120,60]</box>at<t>{time}</t>s"
+
+
+def _thought(*claims: str) -> str:
+    return f"<think>{' '.join(claims)}</think><answer>A</answer>"
+
+
+def test_the_referee_is_asked_what_the_claim_says() -> None:
+    referee = FakeReferee()
+    source = Source()
+    score_rollouts([_rollout(_thought(_claim(3.2), _claim(7, "dog")))], clips=source, referee=referee)
+    first, second = referee.requests
+    assert (first.name, first.frame_idx, first.boxes, first.time_s) == (
+        "cat",
+        3,
+        ((20.0, 10.0, 120.0, 60.0),),
+        pytest.approx(3.2),
+    )
+    assert (second.name, second.frame_idx) == ("dog", 7)
+    assert (first.question, first.answer, first.clip) == ("Which animal?", "A", source.clip)
+
+
+def test_each_video_is_loaded_once_and_claims_beyond_the_cap_are_not_judged() -> None:
+    referee, source = FakeReferee(), Source()
+    score_rollouts(
+        [_rollout(_thought(*[_claim(i) for i in range(10)]), id=str(i)) for i in range(5)], clips=source, referee=referee
+    )
+    assert source.loads == ["clip.mp4"]
+    assert len(referee.requests) == 5 * 8
+
+
+def test_a_mapping_of_clips_is_judged_in_the_nearest_frame() -> None:
+    clip = make_clip(4, height=100, width=200, fps=0.5)  # frames at 0, 2, 4, 6 s
+    referee = FakeReferee()
+    rollout = _rollout(_thought(_claim(0.9), _claim(1.1), _claim(7.5)), frame_times=None, sampling={"fps": 1.0})
+    scored = score_rollouts([rollout], clips={"clip.mp4": clip}, referee=referee)
+    assert [request.frame_idx for request in referee.requests] == [0, 1, 3]
+    torch.testing.assert_close(scored.penalty, torch.tensor([0.9, 0.9, 1.0]))
+    with pytest.raises(InputError, match=r"clips: expected one called 'clip.mp4', got none"):
+        score_rollouts([rollout], clips={}, referee=referee)
+
+
+def test_an_image_is_a_clip_of_one_frame_at_0() -> None:
+    image = Clip(
+        frames=torch.zeros(1, 100, 200, 3, dtype=torch.uint8),
+        times=torch.zeros(1, dtype=torch.float64),
+        start_s=0.0,
+        duration=0.0,
+        source="i",
+        decoded_by="test",
+    )
+    row = {key: value for key, value in CASES[0]["rollout"].items() if key not in ("video", "frame_times")} | {"image": "i.png"}
+    rollouts = [rollout_from_json(row | {"completion": _thought(_claim(t))}) for t in (0, 1)]
+    scored = score_rollouts(rollouts, clips={"i.png": image}, referee=FakeReferee())
+    assert scored.table.parts["evidence"].tolist() == [1.0, 0.0]
+    assert scored.report.rejected_claims(1)[0].reason == "out_of_clip"
+
+
+def test_rules_come_from_the_config() -> None:
+    rollout = _rollout(_thought(_claim(3.25)), key_times=[4.0], interval=[3.0, 5.0])
+    for config, evidence in (
+        (EvidenceConfig(), 0.5),
+        (EvidenceConfig(penalty_mode="points", sigma=0.75), math.exp(-0.5)),
+        (EvidenceConfig(penalty_mode="interval"), 1.0),
+        (EvidenceConfig(penalty_form="subtract", penalty_weight=0.2), 0.9),
+    ):
+        scored = score_rollouts([rollout], clips=Source(), referee=FakeReferee(), reward=RewardConfig(evidence=config))
+        assert scored.table.parts["evidence"].item() == pytest.approx(evidence)
+    weights = {"answer": 0.0, "format": 0.5, "evidence": 2.0}
+    scored = score_rollouts([rollout], clips=Source(), referee=FakeReferee(), reward=RewardConfig(weights=weights))
+    assert scored.table.total.item() == pytest.approx(0.5 + 2 * 0.5)
+    wrong = _rollout(_thought(_claim(3)).replace(">A<", ">B<"))
+    scored = score_rollouts([wrong], clips=Source(), referee=FakeReferee(), reward=RewardConfig(gate_evidence=True))
+    assert scored.table.total.item() == 1.0, "the format part alone"
+
+
+def test_labels_and_rules_that_do_not_fit_are_named() -> None:
+    rollout = _rollout(_thought(_claim(3)))
+    points = RewardConfig(evidence=EvidenceConfig(penalty_mode="points"))
+    with pytest.raises(InputError, match="penalty_mode 'points': expected times for response 0, got none"):
+        score_rollouts([rollout], clips=Source(), referee=FakeReferee(), reward=points)
+    late = _rollout(_thought(_claim(3)), frame_times=None, sampling={"fps": 1.0, "start": 11.0})
+    with pytest.raises(InputError, match="sampling of rollout 'none': start, end: expected a window that begins in"):
+        score_rollouts([late], clips=Source(), referee=FakeReferee())
+
+
+def test_a_window_beyond_the_end_of_a_damaged_file_is_a_system_fault() -> None:
+    late = _rollout(_thought(_claim(3)), video="short.mp4", frame_times=None, sampling={"fps": 1.0, "start": 7.0})
+    scored = score_rollouts([late], clips=Source(), referee=FakeReferee())
+    assert scored.reasons == ("frame_missing: ends early: at 5.000 of 10.000 s",)
+    assert scored.table.total.isnan().all()
+
+
+def test_no_rollouts() -> None:
+    scored = score_rollouts([], clips={}, referee=FakeReferee())
+    assert (len(scored), scored.to_json_lines()) == (0, [])
+
+
+def test_timings_name_the_stages() -> None:
+    scored = score_rollouts([_rollout(_thought(_claim(3)))], clips=Source(), referee=FakeReferee())
+    assert list(scored.timings) == ["open", "parse", "decode", "referee", "reward"]
+    assert json.loads(scored.to_json_lines()[0])["timings"].keys() == scored.timings.keys()
+
+
+def test_no_text_makes_a_response_not_valid() -> None:
+    """When the system parts are healthy every text has a reward: a policy cannot make itself unscorable."""
+    rng = random.Random(0)
+    pieces = ["<obj>", "</obj>", "<box>", "</box>", "at<t>", "</t>s", "<think>", "</think>", "<answer>", "</answer>"]
+    pieces += ["[1,2,90,80]", "[NaN,1,2,3]", "3", "-1", "1e999", "cat", "\ud800", "\x00", " ", "A", _claim(3), _claim(99)]
+    texts = ["".join(rng.choices(pieces, k=rng.randrange(30))) for _ in range(3000)]
+    texts += ["<think>" + text + "</think><answer>A</answer>" for text in texts]
+    scored = score_rollouts([_rollout(text) for text in texts], clips=Source(), referee=FakeReferee())
+    assert scored.table.valid.all()
+    assert scored.table.total.isfinite().all()
+    assert (scored.table.parts["evidence"] > 0).sum() > 50, "some texts hold good claims"
+    assert len(json.loads(scored.to_json_lines()[7])["id"]) > 0
