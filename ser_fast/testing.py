@@ -151,8 +151,7 @@ def write_random_vlm(
 
 def byte_tokenizer(corpus: Sequence[str] = ()) -> Any:
     """A transformers tokenizer with Qwen's special tokens and chat template: of single bytes, and of the words of a corpus."""
-    import transformers
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(alphabet)}, merges=[]))
@@ -161,6 +160,14 @@ def byte_tokenizer(corpus: Sequence[str] = ()) -> Any:
     if corpus:
         trainer = trainers.BpeTrainer(vocab_size=4096, min_frequency=1, initial_alphabet=alphabet, show_progress=False)
         backend.train_from_iterator(corpus, trainer)
+    return qwen_tokenizer(backend)
+
+
+def qwen_tokenizer(backend: Any) -> Any:
+    """A `tokenizers.Tokenizer` as a transformers tokenizer with Qwen's special tokens and chat template."""
+    import transformers
+    from tokenizers import AddedToken
+
     backend.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
     backend.add_tokens([AddedToken(token, special=False) for token in ORDINARY_ADDED_TOKENS])
     return transformers.PreTrainedTokenizerFast(

@@ -70,21 +70,24 @@ def is_known_container(head: bytes) -> bool:
 
 
 def is_cut_off(path: str) -> bool:
-    """Whether a file ends inside a box (mp4) or a packet (mpegts): fragments and streams do not say how many follow."""
+    """Whether a file ends inside a box (mp4), a chunk (avi) or a packet (mpegts)."""
     length = Path(path).stat().st_size
     with open(path, "rb") as file:
-        packet_size = _ts_packet_size(file.read(1024))
+        head = file.read(1024)
+        packet_size = _ts_packet_size(head)
         if packet_size is not None:
             return length % packet_size != 0
-        begin, size = 0, 0
+        is_avi = head.startswith(b"RIFF")
+        begin = 0
         while begin + 8 <= length:
             file.seek(begin)
-            size, kind = struct.unpack(">I4s", file.read(8))
-            if kind not in _BOX_TYPES:
-                return False
-            if size == 1:
-                size = int.from_bytes(file.read(8))
-            if size < 8:  # 0: up to the end
+            if is_avi:
+                kind, size = struct.unpack("<4sI", file.read(8))
+                size += 8 + size % 2
+            else:
+                size, kind = struct.unpack(">I4s", file.read(8))
+                size = int.from_bytes(file.read(8)) if size == 1 else size
+            if kind not in (b"RIFF",) if is_avi else kind not in _BOX_TYPES or size < 8:  # 0: up to the end
                 return False
             begin += size
     return begin > length

@@ -74,6 +74,7 @@ def read_index(path: str | os.PathLike[str], limits: Limits | None = None) -> Vi
     path, limits = os.fspath(path), limits or Limits()
     with _open(path, limits) as (container, stream):
         first = _first_frame(path, container, stream)
+    cut_off = is_cut_off(path)
     with _open(path, limits) as (container, stream):
         scan = _read_packets(path, container, stream, limits)
         packets, notes, time_base, in_ts = scan.packets, [scan.damage], stream.time_base, _is_ts(stream)
@@ -94,8 +95,8 @@ def read_index(path: str | os.PathLike[str], limits: Limits | None = None) -> Vi
         start_s = float(pts[0] * time_base)
         end_s = float(pts[-1] * time_base) + (float(shown[-1].duration * time_base) if shown[-1].duration else gap)
         slack = max(0.5, 2 * gap, 2 * float(gaps[-1]) if len(gaps) else 0.0)
-        promised_s, early = _promise(container, stream, scan, start_s, end_s, slack)
-    if early is None and is_cut_off(path):
+        promised_s, early = _promise(container, stream, scan, start_s, end_s, 0.0 if cut_off else slack)
+    if early is None and cut_off:
         early = "ends early: the file is cut off"
     if promised_s - start_s > limits.max_duration_s:
         raise RefusedMedia(path, "index", _too_long(promised_s - start_s, limits))
@@ -289,7 +290,7 @@ def _read_packets(path: str, container: Any, stream: Any, limits: Limits) -> _Sc
     if is_set_back:
         damage = f"the clock is set back at {last_s:.3f} s; what follows is left out"
     elif corrupt and damage is None:
-        damage = f"{len(corrupt)} of {num_packets} packets are damaged, the first near {corrupt[0]:.3f} s"
+        damage = f"packets lost or damaged in {len(corrupt)} places, the first near {corrupt[0]:.3f} s"
     return _Scan(
         packets=packets,
         num_packets=num_packets,
@@ -306,15 +307,16 @@ def _promise(container: Any, stream: Any, scan: _Scan, start_s: float, end_s: fl
     declared_s = container.duration / av.time_base if container.duration else 0.0
     seen_s = max(end_s, scan.last_s)
     if container.format.name == "avi":
-        # Dropped frames are counted and have no packet.
+        # Frames that were dropped count and have no packet, at the end they leave no trace.
         num_declared, num_seen = stream.frames, max(scan.num_packets, scan.num_slots)
-        declared_s = start_s + float(num_declared * stream.time_base)
+        declared_s, seen_s = start_s + float(num_declared * stream.time_base), start_s + float(num_seen * stream.time_base)
+        if declared_s <= seen_s + slack:
+            num_declared = 0
     elif "mp4" in container.format.name:
         # The count in the header includes what an edit list cuts; the index of the demuxer does not.
         num_declared, num_seen = len(stream.index_entries), scan.num_packets
         if stream.duration and stream.start_time is not None:
-            declared_s = float((stream.start_time + stream.duration) * stream.time_base)
-            seen_s = end_s
+            declared_s, seen_s = float((stream.start_time + stream.duration) * stream.time_base), end_s
     else:
         num_declared = num_seen = 0
         if container.format.name != "matroska,webm":  # its duration counts from time 0
@@ -322,7 +324,7 @@ def _promise(container: Any, stream: Any, scan: _Scan, start_s: float, end_s: fl
     if num_declared > num_seen:
         return max(end_s, declared_s), f"ends early: {num_seen} of {num_declared} frames"
     if declared_s > seen_s + slack:
-        return declared_s, f"ends early: at {seen_s:.3f} of {declared_s:.3f} s"
+        return declared_s, f"ends early: at {seen_s - start_s:.3f} of {declared_s - start_s:.3f} s"
     return end_s, None
 
 
