@@ -63,13 +63,7 @@ def parse_claims(
     num_claims = scan["fault"].size
     text_of_claim = np.repeat(np.arange(len(texts)), scan["claims_per_text"])
     fault = scan["fault"].astype(np.int64)
-    names = [""] * num_claims
-    for c in np.flatnonzero(fault == _NO_FAULT).tolist():
-        begin, end = scan["span"][c, 2:].tolist()
-        names[c] = clean(texts[text_of_claim[c]][begin:end])
-        if not 0 < len(names[c]) <= MAX_NAME_LENGTH:
-            fault[c] = _CODE[PolicyFault.LONG_NAME if names[c] else PolicyFault.MISSING_NAME]
-
+    names = _read_names(texts, text_of_claim, scan["span"], fault)
     claim_of_box = np.repeat(np.arange(num_claims), scan["boxes_per_claim"])
     frame_wh = np.array([(width, height) for height, width in sizes], dtype=np.float64).reshape(-1, 2)
     scale = frame_wh / np.array([space.extent() for space in spaces]).reshape(-1, 2)
@@ -81,6 +75,19 @@ def parse_claims(
     good = fault == _NO_FAULT
     batch = _to_batch(good, text_of_claim, time, names, scan["boxes_per_claim"], boxes[good[claim_of_box]], len(texts))
     return batch, _to_report(texts, fault, text_of_claim, scan["span"], scan["layout"])
+
+
+def _read_names(texts: Sequence[str], text_of_claim: np.ndarray, span: np.ndarray, fault: np.ndarray) -> dict[int, str]:
+    """Claim -> name, for the claims without a fault. Marks those whose name is none, or too long, in fault."""
+    written = np.flatnonzero(fault == _NO_FAULT)
+    places = zip(written.tolist(), text_of_claim[written].tolist(), span[written, 2:].tolist(), strict=True)
+    raw = {c: texts[r][begin:end] for c, r, (begin, end) in places}
+    cleaned = {text: clean(text) for text in set(raw.values())}
+    names = {c: cleaned[text] for c, text in raw.items()}
+    for c, name in names.items():
+        if not 0 < len(name) <= MAX_NAME_LENGTH:
+            fault[c] = _CODE[PolicyFault.LONG_NAME if name else PolicyFault.MISSING_NAME]
+    return names
 
 
 def _per_text(name: str, value: Any, num_texts: int, *, one: bool) -> list[Any]:
@@ -125,7 +132,7 @@ def _to_batch(
     good: np.ndarray,
     text_of_claim: np.ndarray,
     time: np.ndarray,
-    names: list[str],
+    names: dict[int, str],
     boxes_per_claim: np.ndarray,
     boxes: np.ndarray,
     num_texts: int,

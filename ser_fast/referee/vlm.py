@@ -54,10 +54,11 @@ class VLMReferee:
             config: prompt, crops and budgets.
 
         Raises:
-            RefereeLoadError: no such folder, a family that is not supported, missing files or weights; one line.
+            RefereeLoadError: no such folder, a family that is not supported, missing files or weights, a device that is not
+                there; one line.
         """
         self.config = config or RefereeConfig()
-        self.device = torch.device(device)
+        self.device = _checked_device(device)
         loaded = _load(os.fspath(model), self.device, dtype)
         self.model = loaded.model
         self.spec = loaded.spec
@@ -221,7 +222,8 @@ def _load(name: str, device: torch.device, dtype: torch.dtype | str) -> _Loaded:
         if isinstance(error, RefereeLoadError):
             raise
         reason = " ".join(str(error).split())
-        raise RefereeLoadError(f"{name}: cannot be loaded: {reason}") from error
+        what = "cannot be loaded" if is_folder else "no such folder, and not to be had from the hub"
+        raise RefereeLoadError(f"{name}: {what}: {reason}") from error
     if info["missing_keys"] or info["mismatched_keys"]:
         bad = sorted(map(str, [*info["missing_keys"], *info["mismatched_keys"]]))
         raise RefereeLoadError(f"{name}: {len(bad)} weights are missing or have another shape, {bad[0]} among them")
@@ -230,6 +232,17 @@ def _load(name: str, device: torch.device, dtype: torch.dtype | str) -> _Loaded:
     except ValueError as error:
         raise RefereeLoadError(f"{name}: preprocessor_config.json: {error}") from error
     return _Loaded(model=model.to(device).eval(), tokenizer=tokenizer, spec=spec)
+
+
+def _checked_device(device: torch.device | str) -> torch.device:
+    """A device asked for and absent is an error, not a CPU run."""
+    try:
+        checked = torch.device(device)
+    except RuntimeError as error:
+        raise RefereeLoadError(f"device: expected cpu, cuda or cuda:N, got {device!r}") from error
+    if checked.type == "cuda" and (checked.index or 0) >= torch.cuda.device_count():
+        raise RefereeLoadError(f"device: expected one that is there, got {str(device)!r} of {torch.cuda.device_count()} GPUs")
+    return checked
 
 
 @contextlib.contextmanager

@@ -347,9 +347,24 @@ def test_folders_that_are_none_are_refused_in_one_line(case: str, folder: Path) 
     assert "\n" not in str(caught.value)
 
 
-def test_no_such_folder(tmp_path: Path) -> None:
-    with pytest.raises(RefereeLoadError, match="no such folder"):
+def test_no_such_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RefereeLoadError, match="no such folder$"):
         VLMReferee(tmp_path / "missing")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(RefereeLoadError, match="nobody/nothing: no such folder, and not to be had from the hub: "):
+        VLMReferee("nobody/nothing")
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("cuda:99", "device: expected one that is there, got 'cuda:99' of [0-9]+ GPUs"),
+        ("gpu", "device: expected cpu, cuda or cuda:N, got 'gpu'"),
+    ],
+)
+def test_an_absent_device_is_an_error_not_a_cpu_run(device: str, message: str, random_vlm: dict[str, Path]) -> None:
+    with pytest.raises(RefereeLoadError, match=message):
+        VLMReferee(random_vlm["qwen2_vl"], device=device)
 
 
 def test_pixel_settings_in_the_newer_place(folder: Path) -> None:
