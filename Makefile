@@ -4,12 +4,14 @@ VENV ?= .venv
 DEVICE ?= cuda
 BIN := $(VENV)/bin
 NATIVE := $(shell find csrc -type f)
+# The editable install maps module names to files, so a module that comes, goes or moves asks for a new one.
+READY := $(VENV)/.ready-$(shell find ser_fast -name '*.py' | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
 
 .PHONY: venv demo test test-full lint format bench gpu-check clean
 
-venv: $(VENV)/.ready
+venv: $(READY)
 
-$(VENV)/.ready: pyproject.toml constraints.txt $(NATIVE)
+$(READY): pyproject.toml constraints.txt $(NATIVE)
 	tools/make_venv.sh $(PYTHON) $(VENV)
 	touch $@
 

@@ -95,7 +95,7 @@ def score_rollouts(
         for c in claims.responses.rows(r)[config.evidence.cap :]:
             faults[c] = str(PolicyFault.BEYOND_CAP)
     with clock("decode"):
-        requests = _requests(rollouts, claims, source, faults)
+        requests = _requests(rollouts, claims, media, source, faults)
     with clock("referee"):
         scores = _judge(requests, claims.num_claims, referee, faults)
     with clock("reward"):
@@ -168,16 +168,21 @@ def _open(rollout: Rollout, source: ClipSource) -> _Media:
 
 
 def _requests(
-    rollouts: Sequence[Rollout], claims: ClaimBatch, source: ClipSource, faults: list[str | None]
+    rollouts: Sequence[Rollout],
+    claims: ClaimBatch,
+    media: Sequence[_Media],
+    source: ClipSource,
+    faults: list[str | None],
 ) -> dict[int, RefereeRequest]:
     """Claim number -> what the referee is asked. Marks claims whose frame cannot be had in faults."""
     by_media: dict[str, list[tuple[int, Question]]] = {}
+    times = claims.time_s.tolist()
     for r, rollout in enumerate(rollouts):
         for c in claims.responses.rows(r):
+            times[c] = min(times[c], media[r].info.duration)  # float32 may have rounded it over the end
             if faults[c] is None:
                 by_media.setdefault(rollout.question.media, []).append((c, rollout.question))
     requests = {}
-    times = claims.time_s.tolist()
     for members in by_media.values():
         try:
             clip, frames = source.load(members[0][1], [times[c] for c, _ in members])

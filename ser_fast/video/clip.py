@@ -52,6 +52,7 @@ def load_clip(
 
     Returns:
         A clip. Where the file ends early or cannot be decoded in places, the frames that there are, and `damage` says so.
+        Behind a damaged frame those up to the next key frame are left out: decoders would show them wrong.
 
     Raises:
         DecodeError: the file cannot be read, or none of the frames can; names file, position and reason.
@@ -70,7 +71,7 @@ def load_clip(
 
 
 def open_video(path: str | os.PathLike[str], *, backend: str = "auto", limits: Limits | None = None) -> pyav.VideoIndex:
-    """When each frame of a file is shown, and its size; decodes nothing but the first frame. Errors as `load_clip`."""
+    """When each frame of a file is shown, and its size; decodes as little as it can. Errors as `load_clip`."""
     if backend not in BACKENDS:
         raise BackendUnavailable(f"load_clip: no backend {backend!r} (pyav: available)")
     return pyav.read_index(path, limits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,9 +15,12 @@ from ser_fast.video.clip import choose_frames, decode_clip, load_image, open_vid
 from ser_fast.video.media import Limits
 from ser_fast.video.pyav import VideoIndex
 
+MAX_INDICES, MAX_IMAGES = 1024, 64
+
 
 class MediaFolder:
-    """Opens the videos and images of questions. Each file is indexed once; frames are decoded when they are asked for."""
+    """Opens the videos and images of questions. Files are indexed once, the last ones being remembered; frames are decoded when
+    they are asked for."""
 
     def __init__(
         self, root: str | os.PathLike[str], *, device: torch.device | str = "cpu", limits: Limits | None = None
@@ -34,8 +38,8 @@ class MediaFolder:
         self.limits = limits
         if not self.root.is_dir():
             raise InputError(f"root: expected a folder, got {os.fspath(root)!r}")
-        self._indices: dict[str, VideoIndex] = {}
-        self._images: dict[str, Clip] = {}
+        self._index = functools.lru_cache(MAX_INDICES)(self._open_index)
+        self._image = functools.lru_cache(MAX_IMAGES)(self._open_image)
 
     def info(self, question: Question) -> ClipInfo:
         """Size, duration and frame times. Raises as `load_clip`."""
@@ -64,15 +68,11 @@ class MediaFolder:
         number = choose_frames(index, times=[time])
         return float(index.times[number[0]]) if number else None
 
-    def _index(self, name: str) -> VideoIndex:
-        if name not in self._indices:
-            self._indices[name] = open_video(self._path(name), limits=self.limits)
-        return self._indices[name]
+    def _open_index(self, name: str) -> VideoIndex:
+        return open_video(self._path(name), limits=self.limits)
 
-    def _image(self, name: str) -> Clip:
-        if name not in self._images:
-            self._images[name] = load_image(self._path(name), device=self.device, limits=self.limits)
-        return self._images[name]
+    def _open_image(self, name: str) -> Clip:
+        return load_image(self._path(name), device=self.device, limits=self.limits)
 
     def _path(self, name: str) -> Path:
         path = self.root / name

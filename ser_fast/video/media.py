@@ -19,6 +19,7 @@ OPEN_OPTIONS = {"format_whitelist": DEMUXERS, "protocol_whitelist": "file"}
 _SCRIPT = re.compile(
     rb"\s*(?:\xef\xbb\xbf)?\s*(?:#EXTM3U|ffconcat\b|\[playlist\]|v=0\r?\no=|<\?xml|<MPD\b|<ASX\b|<smil\b)", re.IGNORECASE
 )
+_EBML = b"\x1aE\xdf\xa3"
 _BOX_TYPES = {
     b"ftyp", b"moov", b"mdat", b"free", b"skip", b"wide", b"pnot", b"styp", b"moof", b"uuid", b"sidx", b"mfra", b"emsg", b"prft"
 }  # fmt: skip
@@ -63,34 +64,56 @@ def is_known_container(head: bytes) -> bool:
     """Whether a file begins like one of the containers that are opened: what is wrong with it is then damage."""
     return (
         head[4:8] in _BOX_TYPES
-        or head.startswith(b"\x1aE\xdf\xa3")
+        or head.startswith(_EBML)
         or (head.startswith(b"RIFF") and head[8:12] == b"AVI ")
         or _ts_packet_size(head) is not None
     )
 
 
 def is_cut_off(path: str) -> bool:
-    """Whether a file ends inside a box (mp4), a chunk (avi) or a packet (mpegts)."""
+    """Whether a file ends inside a box (mp4), a chunk (avi), a segment (matroska) or a packet (mpegts)."""
     length = Path(path).stat().st_size
     with open(path, "rb") as file:
         head = file.read(1024)
         packet_size = _ts_packet_size(head)
         if packet_size is not None:
             return length % packet_size != 0
-        is_avi = head.startswith(b"RIFF")
+        size_of = _box_size
+        if head.startswith(b"RIFF"):
+            size_of = _riff_size
+        elif head.startswith(_EBML):
+            size_of = _element_size
         begin = 0
         while begin + 8 <= length:
             file.seek(begin)
-            if is_avi:
-                kind, size = struct.unpack("<4sI", file.read(8))
-                size += 8 + size % 2
-            else:
-                size, kind = struct.unpack(">I4s", file.read(8))
-                size = int.from_bytes(file.read(8)) if size == 1 else size
-            if kind not in (b"RIFF",) if is_avi else kind not in _BOX_TYPES or size < 8:  # 0: up to the end
+            size = size_of(file.read(16))
+            if size is None:
                 return False
             begin += size
     return begin > length
+
+
+def _element_size(header: bytes) -> int | None:
+    """Bytes of the EBML header or the segment that begins like this; None where none does or its size is not given."""
+    if not header.startswith((_EBML, b"\x18\x53\x80\x67")) or len(header) < 12 or not header[4]:
+        return None
+    length = 9 - header[4].bit_length()
+    size = int.from_bytes(header[4 : 4 + length]) - (1 << 7 * length)
+    return 4 + length + size if size != (1 << 7 * length) - 1 else None
+
+
+def _riff_size(header: bytes) -> int | None:
+    """Bytes of the RIFF chunk that begins like this; None where none does."""
+    kind, size = struct.unpack("<4sI", header[:8])
+    return 8 + size if kind == b"RIFF" else None
+
+
+def _box_size(header: bytes) -> int | None:
+    """Bytes of the mp4 box that begins like this; None where none does or it goes on to the end of the file."""
+    size, kind = struct.unpack(">I4s", header[:8])
+    if size == 1:
+        size = int.from_bytes(header[8:])
+    return size if kind in _BOX_TYPES and size >= 8 else None
 
 
 def _ts_packet_size(head: bytes) -> int | None:

@@ -10,8 +10,11 @@ import numpy as np
 from ser_fast.types import Sampling
 
 TIME_TOLERANCE_S = 1e-3
-"""A time so little before a frame's presentation time still selects that frame: times rounded to milliseconds read back the
-same frame."""
+"""A time so little before a frame's presentation time still selects that frame, unless it is nearer to the one before: times
+rounded to milliseconds read back the same frame."""
+
+MAX_TIMES = 10_000_000
+"""More cannot be meant."""
 
 
 def frames_at(frame_times: np.ndarray, times: Sequence[float]) -> list[int]:
@@ -21,8 +24,11 @@ def frames_at(frame_times: np.ndarray, times: Sequence[float]) -> list[int]:
         frame_times: float64[F] ascending seconds.
         times: seconds; before the first frame counts as the first, behind the last as the last.
     """
-    wanted = np.searchsorted(frame_times, np.asarray(times, dtype=np.float64) + TIME_TOLERANCE_S, side="right") - 1
-    return np.unique(np.clip(wanted, 0, len(frame_times) - 1)).tolist()
+    wanted, last = np.asarray(times, dtype=np.float64), len(frame_times) - 1
+    shown = np.clip(np.searchsorted(frame_times, wanted, side="right") - 1, 0, last)
+    following = np.minimum(shown + 1, last)
+    tolerance = np.minimum(TIME_TOLERANCE_S, (frame_times[following] - frame_times[shown]) / 2)
+    return np.unique(np.where(frame_times[following] - wanted <= tolerance, following, shown)).tolist()
 
 
 def uniform_times(
@@ -38,7 +44,7 @@ def uniform_times(
     If these are more than max_frames, max_frames times evenly spread over the window, both ends included, take their place.
 
     Raises:
-        ValueError: fps <= 0, max_frames < 1, or a window that is empty or begins behind the last frame.
+        ValueError: fps <= 0 or beyond reason, max_frames < 1, or a window that is empty or begins behind the last frame.
     """
     if not 0 < fps < math.inf:
         raise ValueError(f"fps: expected a number > 0, got {fps}")
@@ -48,6 +54,8 @@ def uniform_times(
     count = math.floor((last - first) * fps + 1e-6) + 1
     if max_frames is not None and count > max_frames:
         return np.linspace(first, last, max_frames).tolist()
+    if count > MAX_TIMES:
+        raise ValueError(f"fps: expected at most {MAX_TIMES} times in {last - first:.3f} s, got {fps}, which makes {count}")
     return [first + i / fps for i in range(count)]
 
 

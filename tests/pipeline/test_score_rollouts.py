@@ -174,6 +174,23 @@ def test_rules_come_from_the_config() -> None:
     assert scored.table.total.item() == 1.0, "the format part alone"
 
 
+def test_the_end_of_a_long_video_can_be_cited() -> None:
+    """There a time in float32 may lie milliseconds behind the end."""
+
+    class LongSource(Source):
+        def info(self, question: Question) -> ClipInfo:
+            return ClipInfo(frame_hw=(100, 200), duration=80_000.006, times=(0.0, 80_000.0))
+
+        def load(self, question: Question, times: Sequence[float]) -> tuple[Clip, list[int | None]]:
+            assert max(times) <= 80_000.006
+            return self.clip, [1] * len(times)
+
+    rollout = _rollout(_thought(_claim("80000.006")), frame_times=[0.0, 80_000.0])
+    scored = score_rollouts([rollout], clips=LongSource(), referee=FakeReferee())
+    assert scored.claims.time_s[0].double() > 80_000.006
+    assert scored.table.parts["evidence"].item() > 0.99
+
+
 def test_labels_and_rules_that_do_not_fit_are_named() -> None:
     rollout = _rollout(_thought(_claim(3)))
     points = RewardConfig(evidence=EvidenceConfig(penalty_mode="points"))

@@ -348,7 +348,7 @@ def test_folders_that_are_none_are_refused_in_one_line(case: str, folder: Path) 
 
 
 def test_no_such_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RefereeLoadError, match="no such folder$"):
+    with pytest.raises(RefereeLoadError, match=r"no such folder$"):
         VLMReferee(tmp_path / "missing")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(RefereeLoadError, match="nobody/nothing: no such folder, and not to be had from the hub: "):
@@ -358,7 +358,7 @@ def test_no_such_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("device", "message"),
     [
-        ("cuda:99", "device: expected one that is there, got 'cuda:99' of [0-9]+ GPUs"),
+        ("cuda:99", r"device: expected one that is there, got 'cuda:99' of [0-9]+ GPUs"),
         ("gpu", "device: expected cpu, cuda or cuda:N, got 'gpu'"),
     ],
 )

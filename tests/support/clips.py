@@ -5,9 +5,7 @@ All are made by PyAV, some patched by hand afterwards. `CLIPS` are sound, `DAMAG
 
 from __future__ import annotations
 
-import io
 import itertools
-import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -43,6 +41,8 @@ class Expected:
     duration: Fraction | None = None
     """Seconds to the end of the last frame; None where the container leaves it open."""
     hw: tuple[int, int] = HW
+    damage: str | None = None
+    """Pattern of what a reader should say is wrong."""
 
     @property
     def number_at(self) -> dict[float, int]:
@@ -95,7 +95,8 @@ def _middle(pixels: np.ndarray, cell: tuple[int, int]) -> np.ndarray:
     return pixels[rows.start + dy : rows.stop - dy, columns.start + dx : columns.stop - dx].mean((0, 1))
 
 
-X264 = {"preset": "veryfast", "threads": "1", "g": "12", "bf": "0", "sc_threshold": "0"}
+X264 = {"preset": "veryfast", "qp": "20", "aq-mode": "0", "mbtree": "0", "g": "12", "bf": "0", "sc_threshold": "0"}
+"""Adaptive quantisation is what makes x264 write other bytes from run to run."""
 B_FRAMES = X264 | {"bf": "3", "b_strategy": "0"}
 X265 = "log-level=none:pools=none:frame-threads=1:keyint=12:min-keyint=12:open-gop=1:bframes=3:b-adapt=0:scenecut=0"
 CODEC_OPTIONS = {
@@ -122,7 +123,7 @@ def encode(
     format: str | None = None,
     first_number: int = 0,
     change: Callable[[np.ndarray], np.ndarray] = lambda image: image,
-    setup: Callable[[Any, Any], None] = lambda container, stream: None,
+    setup: Callable[[Any, Any], Sequence[Any]] = lambda container, stream: (),
     audio_s: float = 0.0,
     last_duration: int | None = None,
 ) -> None:
@@ -131,7 +132,7 @@ def encode(
     Args:
         first_number: of the first frame.
         change: what is done to each image.
-        setup: called with container and video stream before anything is written.
+        setup: called with container and video stream before anything is written; returns packets to write first.
         last_duration: of the packet that is shown last.
     """
     average = Fraction(len(pts) - 1, max(1, pts[-1] - pts[0])) / time_base if len(pts) > 1 else Fraction(30)
@@ -144,9 +145,9 @@ def encode(
         video.height, video.width = change(draw(0, hw)).shape[:2]
         video.pix_fmt = pixel_format
         video.codec_context.time_base = time_base
+        video.codec_context.thread_count = 1
         audio: Any = container.add_stream("aac", rate=48_000) if audio_s else None
-        setup(container, video)
-        packets = []
+        packets = list(setup(container, video))
         for number, time in enumerate(pts, first_number):
             frame = av.VideoFrame.from_ndarray(change(draw(number, hw)), format="rgb24")
             frame.pts, frame.time_base = time, time_base
@@ -155,16 +156,16 @@ def encode(
         for packet in packets:
             if last_duration is not None and packet.pts == pts[-1]:
                 packet.duration = last_duration
-        packets += _silence(audio, audio_s)
+        packets += _silence(audio, pts[0] * time_base, audio_s)
         for packet in packets:
             container.mux(packet)
 
 
-def _silence(stream: Any, seconds: float) -> list[Any]:
-    packets = []
+def _silence(stream: Any, begin: Fraction, seconds: float) -> list[Any]:
+    packets: list[Any] = []
     for i in range(int(seconds * 48_000 / 1024)):
         frame = av.AudioFrame.from_ndarray(np.zeros((2, 1024), np.float32), format="fltp", layout="stereo")
-        frame.sample_rate, frame.pts = 48_000, i * 1024
+        frame.sample_rate, frame.pts = 48_000, round(48_000 * begin) + i * 1024
         packets += stream.encode(frame)
     return packets + stream.encode() if stream is not None else packets
 
@@ -191,10 +192,11 @@ def make(
         time_base = max(time_base, 1 / rate)  # what they can write
     pts = [round((first + i / rate) / time_base) for i in range(num_frames)]
     encode(path, pts, time_base, **settings)
+    tick = MS if path.suffix in (".mkv", ".webm") else time_base
     return Expected(
         path=path,
         numbers=tuple(range(num_frames)),
-        times=tuple((time - pts[0]) * time_base for time in pts),
+        times=tuple(round((time - pts[0]) * time_base / tick) * tick for time in pts),
         start=start,
         duration=None if path.suffix in (".mkv", ".webm") else num_frames / rate,
         hw=settings.get("hw", HW),
@@ -234,8 +236,9 @@ def make_turned(path: Path, *, degrees: int, mirror: bool = False) -> Expected:
     def lay(image: np.ndarray) -> np.ndarray:
         return np.ascontiguousarray(np.rot90(image[:, ::-1] if mirror else image, -degrees // 90))
 
-    def setup(container: Any, video: Any) -> None:
+    def setup(container: Any, video: Any) -> Sequence[Any]:
         video.set_display_rotation(degrees, hflip=mirror)
+        return ()
 
     return make(path, num_frames=20, change=lay, setup=setup)
 
@@ -285,22 +288,26 @@ def make_hidden_vp8(path: Path) -> Expected:
     return whole
 
 
-def make_joined(path: Path, *, hws: Sequence[tuple[int, int]] = (HW, HW), **settings: Any) -> Expected:
-    """Transport streams one behind the other: times go on, packet counters and perhaps frame sizes do not."""
+def make_joined(path: Path, *, parts: Sequence[dict[str, Any]] = ({}, {})) -> Expected:
+    """Transport streams of 20 frames one behind the other: times go on, packet counters do not, as if packets were lost.
+
+    Args:
+        path: of the file.
+        parts: what is special in each, see `encode`.
+    """
     data = b""
-    for part, hw in enumerate(hws):
-        pts = [(10 + 20 * part + i) * 3000 for i in range(20)]
-        encode(path, pts, TICK, hw=hw, first_number=20 * part, options=X264 | {"preset": "ultrafast"}, **settings)
+    for i, settings in enumerate(parts):
+        pts = [(10 + 20 * i + j) * 3000 for j in range(20)]
+        encode(path, pts, TICK, first_number=20 * i, **settings)
         data += path.read_bytes()
     path.write_bytes(data)
-    num_frames = 20 * len(hws)
+    num_frames = 20 * len(parts)
     return Expected(
         path=path,
         numbers=tuple(range(num_frames)),
         times=tuple(Fraction(i, 30) for i in range(num_frames)),
         start=Fraction(1, 3),
-        duration=Fraction(num_frames, 30),
-        hw=hws[0],
+        damage=f"packets lost or damaged in {len(parts) - 1} places?, the first near 0.600 s",
     )
 
 
@@ -316,35 +323,38 @@ def make_growing_mjpeg(path: Path) -> Expected:
     )
 
 
-def make_broadcast_cut(path: Path) -> Expected:
+def make_broadcast_cut(path: Path, **settings: Any) -> Expected:
     """A transport stream from the middle of a group of pictures on: nothing before the next key frame can be shown."""
-    whole = make(path, options=B_FRAMES)
+    whole = make(path, **settings)
     with av.open(str(path)) as container:
-        places = [packet.pos for packet in container.demux(container.streams.video[0]) if packet.size]
+        positions = [packet.pos for packet in container.demux(container.streams.video[0]) if packet.size]
     data = path.read_bytes()
-    path.write_bytes(data[: 3 * 188] + data[places[5] :])
+    path.write_bytes(data[: 3 * 188] + data[positions[5] :])
     return replace(whole, numbers=tuple(range(12, 30)), times=whole.times[:18], start=None, duration=Fraction(18, 30))
 
 
 def make_covered(path: Path) -> Expected:
     """A cover picture beside the video: in mp4 a stream, in Matroska an attachment."""
 
-    def setup(container: Any, video: Any) -> None:
-        cover = av.VideoFrame.from_ndarray(draw(99, (200, 300)), format="rgb24")
+    def setup(container: Any, video: Any) -> Sequence[Any]:
+        coder: Any = av.CodecContext.create("mjpeg", "w")
+        if path.suffix == ".mp4":
+            coder = container.add_stream("mjpeg", rate=1)
+            coder.disposition = av.stream.Disposition.attached_pic
+        coder.height, coder.width, coder.pix_fmt = 200, 300, "yuvj420p"
         if path.suffix == ".mkv":
-            coder: Any = av.CodecContext.create("mjpeg", "w")
-            coder.height, coder.width, coder.pix_fmt, coder.time_base = 200, 300, "yuvj420p", MS
-            picture = b"".join(bytes(packet) for packet in coder.encode(cover) + coder.encode())
-            container.add_attachment("cover.jpg", "image/jpeg", picture)
-            return
-        stream = container.add_stream("mjpeg", rate=1)
-        stream.height, stream.width, stream.pix_fmt = 200, 300, "yuvj420p"
-        stream.disposition = av.stream.Disposition.attached_pic
-        covers.extend(stream.encode(cover) + stream.encode())
+            coder.time_base = MS
+        packets = _encode_cover(coder)
+        if path.suffix == ".mp4":
+            return packets
+        container.add_attachment("cover.jpg", "image/jpeg", bytes(packets[0]))
+        return ()
 
-    covers: list[Any] = []
-    whole = make(path, setup=setup)
-    return whole
+    return make(path, setup=setup)
+
+
+def _encode_cover(coder: Any) -> list[Any]:
+    return coder.encode(av.VideoFrame.from_ndarray(draw(99, (200, 300)), format="rgb24")) + coder.encode()
 
 
 def make_second_video(path: Path) -> Expected:
@@ -357,8 +367,7 @@ def make_second_video(path: Path) -> Expected:
             cover: Any = container.add_stream("mjpeg", rate=1)
             cover.height, cover.width, cover.pix_fmt = 200, 300, "yuvj420p"
             film = container.add_stream_from_template(stream)
-            frame = av.VideoFrame.from_ndarray(draw(99, (200, 300)), format="rgb24")
-            for packet in cover.encode(frame) + cover.encode():
+            for packet in _encode_cover(cover):
                 container.mux(packet)
             for packet in packets:
                 packet.stream = film
@@ -370,8 +379,9 @@ def make_second_video(path: Path) -> Expected:
 def make_latin1(path: Path, **settings: Any) -> Expected:
     """Its title is not UTF-8."""
 
-    def setup(container: Any, video: Any) -> None:
+    def setup(container: Any, video: Any) -> Sequence[Any]:
         container.metadata["title"] = "Caf*"
+        return ()
 
     whole = make(path, setup=setup, **settings)
     data = path.read_bytes()
@@ -406,8 +416,6 @@ def make_long_last_frame(path: Path) -> Expected:
     """The last frame stands for three seconds, which only the header of the file knows."""
     return make(path, last_duration=3000)
 
-
-MPEG2_TS = partial(make, codec="mpeg2video", start=None)
 
 CLIPS: dict[str, tuple[str, Maker]] = {
     "30 fps": ("mp4", make),
@@ -452,7 +460,7 @@ CLIPS: dict[str, tuple[str, Maker]] = {
     "mkv without cues": ("mkv", partial(make_patched, old=b"\x1c\x53\xbb\x6b", new=b"\x1c\x53\xbb\x6c", options=B_FRAMES)),
     "mkv without duration": ("mkv", partial(make, options=B_FRAMES, muxer={"live": "1"})),
     "mkv with a long last frame": ("mkv", make_long_last_frame),
-    "mkv, mpeg4 with B frames": ("mkv", partial(make, codec="mpeg4", options={"g": "12", "bf": "2"}, time_base=MS)),
+    "mkv, mpeg4 with B frames": ("mkv", partial(make, codec="mpeg4", options={"g": "12", "bf": "2"})),
     "webm vp9": ("webm", partial(make, codec="libvpx-vp9")),
     "webm vp8 with hidden pictures": ("webm", make_hidden_vp8),
     "mkv av1": ("mkv", partial(make, codec="libsvtav1")),
@@ -465,11 +473,15 @@ CLIPS: dict[str, tuple[str, Maker]] = {
     "ts": ("ts", partial(make, options=B_FRAMES, start=None)),
     "ts from a late time": ("ts", partial(make, first=Fraction(80_000), start=Fraction(80_000), options=B_FRAMES)),
     "ts whose clock wraps": ("ts", partial(make, num_frames=60, first=2**33 * TICK - 1, start=None, options=B_FRAMES)),
-    "ts mpeg2": ("ts", MPEG2_TS),
+    "ts mpeg2": ("ts", partial(make, codec="mpeg2video", start=None)),
     "ts mpeg4": ("ts", partial(make, codec="mpeg4", start=None)),
     "ts joined": ("ts", make_joined),
-    "ts joined, changing size": ("ts", partial(make_joined, hws=(HW, (96, 64), (128, 128)))),
-    "ts from within a group": ("ts", make_broadcast_cut),
+    "ts joined, changing size": ("ts", partial(make_joined, parts=({}, {"hw": (96, 64)}, {"hw": (128, 128)}))),
+    "ts joined, audio in the second part": ("ts", partial(make_joined, parts=({}, {"audio_s": 1.0}))),
+    "ts from within a group": ("ts", partial(make_broadcast_cut, options=B_FRAMES)),
+    "ts from within a group, mpeg2": ("ts", partial(make_broadcast_cut, codec="mpeg2video")),
+    "ts from within a group, mpeg4": ("ts", partial(make_broadcast_cut, codec="mpeg4")),
+    "ts from within a group, open groups": ("ts", partial(make_broadcast_cut, codec="libx265")),
     "mjpeg": ("mjpeg", partial(make, codec="mjpeg", rate=Fraction(25), pixel_format="yuvj420p")),
     "mjpeg, changing size": ("mjpeg", make_growing_mjpeg),
     "hevc with open groups": ("mp4", partial(make, num_frames=40, codec="libx265")),
@@ -503,4 +515,124 @@ CLIPS: dict[str, tuple[str, Maker]] = {
     "title in latin-1 avi": ("avi", partial(make_latin1, codec="mpeg4")),
     "title in latin-1 mkv": ("mkv", make_latin1),
 }
-"""Name -> (ending, maker) of clips without damage."""
+"""Name -> (ending, maker) of clips of which nothing is missing."""
+
+
+def noisy(image: np.ndarray) -> np.ndarray:
+    """The image with noise, which makes frames of several kilobytes."""
+    noise = np.random.default_rng(int(image.sum())).integers(-60, 60, image.shape)
+    return (image.astype(np.int64) + noise).clip(0, 255).astype(np.uint8)
+
+
+def places(path: Path) -> list[tuple[int, float]]:
+    """(position in the file, seconds from the first frame shown) of the video packets, in the order of decoding."""
+    with av.open(str(path)) as container:
+        stream: Any = container.streams.video[0]
+        packets = [packet for packet in container.demux(stream) if packet.size]
+        first = min(packet.pts for packet in packets)
+        return [(packet.pos, float((packet.pts - first) * stream.time_base)) for packet in packets]
+
+
+def make_truncated(path: Path, *, damage: str, **settings: Any) -> Expected:
+    """Cut in the middle of the 20th of 30 packets: `numbers` and `times` are those of the whole frames before."""
+    whole = make(path, **settings)
+    found = places(path)
+    times = sorted(round(time, 6) for _, time in found[:19])
+    path.write_bytes(path.read_bytes()[: (found[19][0] + found[20][0]) // 2])
+    return replace(
+        whole,
+        numbers=tuple(whole.number_at[time] for time in times),
+        times=tuple(time for time in whole.times if round(float(time), 6) in times),
+        damage=damage,
+    )
+
+
+def make_holed(path: Path, *, packet: int, num_bytes: int = 2048, **settings: Any) -> Expected:
+    """Zeros from the middle of a packet on. `numbers` and `times` are those of the whole clip."""
+    whole = make(path, change=noisy, **settings)
+    data = bytearray(path.read_bytes())
+    found = places(path)
+    at = (found[packet][0] + found[packet + 1][0]) // 2
+    data[at : at + num_bytes] = bytes(num_bytes)
+    path.write_bytes(data)
+    return replace(whole, damage=".")
+
+
+def make_overstated_avi(path: Path) -> Expected:
+    """The headers of an AVI file count twice the frames that are there."""
+    whole = make(path, codec="mpeg4")
+    data = bytearray(path.read_bytes())
+    struct.pack_into("<I", data, data.index(b"avih") + 8 + 16, 60)
+    struct.pack_into("<I", data, data.index(b"strh") + 8 + 32, 60)
+    path.write_bytes(data)
+    return replace(whole, duration=Fraction(2), damage=r"ends early: at 1\.000 of 2\.000 s")
+
+
+def make_overstated_mkv(path: Path) -> Expected:
+    """The header of a Matroska file gives twice its duration."""
+    whole = make(path)
+    data = bytearray(path.read_bytes())
+    at = data.index(b"\x44\x89\x88") + 3
+    struct.pack_into(">d", data, at, 2 * struct.unpack_from(">d", data, at)[0])
+    path.write_bytes(data)
+    return replace(whole, duration=Fraction(2), damage=r"ends early: at 1\.000 of 2\.000 s")
+
+
+def make_set_back(path: Path) -> Expected:
+    """Two transport streams with the same times one behind the other: only the first can be told in time."""
+    whole = make(path, options=B_FRAMES, start=None)
+    first = path.read_bytes()
+    encode(path, [3000 * i for i in range(30)], TICK, options=B_FRAMES, first_number=30)
+    path.write_bytes(first + path.read_bytes())
+    return replace(whole, damage="the clock is set back")
+
+
+HOLED: dict[str, tuple[str, Maker]] = {
+    "mp4": ("mp4", partial(make_holed, packet=14, options=B_FRAMES)),
+    "mkv": ("mkv", partial(make_holed, packet=14, options=B_FRAMES)),
+    "avi mpeg4": ("avi", partial(make_holed, packet=14, num_bytes=200, codec="mpeg4")),
+    "avi h264 with B frames": ("avi", partial(make_holed, packet=14, num_bytes=3500, options=B_FRAMES)),
+    "ts": ("ts", partial(make_holed, packet=14, options=B_FRAMES, start=None)),
+    "ts mpeg2": ("ts", partial(make_holed, packet=14, codec="mpeg2video", start=None)),
+    "mkv av1": ("mkv", partial(make_holed, packet=14, num_bytes=300, codec="libsvtav1")),
+    "key frame": ("mp4", partial(make_holed, packet=12, options=B_FRAMES)),
+    "first key frame": ("mp4", partial(make_holed, packet=0, options=B_FRAMES)),
+    "first key frame mkv": ("mkv", partial(make_holed, packet=0, options=B_FRAMES)),
+}
+"""Name -> (ending, maker) of clips with zeros in the middle."""
+
+FASTSTART = {"movflags": "faststart"}
+FRAGMENTS = {"movflags": "frag_keyframe+empty_moov+default_base_moof"}
+
+SHORT: dict[str, tuple[str, Maker]] = {
+    "mp4": (
+        "mp4",
+        partial(make_truncated, options=B_FRAMES, muxer=FASTSTART, damage=r"ends early: at 0\.700 of 1\.000 s"),
+    ),
+    "mp4 with longer audio": (
+        "mp4",
+        partial(
+            make_truncated,
+            options=B_FRAMES,
+            muxer=FASTSTART,
+            audio_s=3.0,
+            damage=r"ends early: at 0\.700 of 1\.000 s",
+        ),
+    ),
+    "fragmented": (
+        "mp4",
+        partial(make_truncated, options=B_FRAMES, muxer=FRAGMENTS, start=None, damage=r"ends early: at 0\.700 of 0\.800 s"),
+    ),
+    "mkv": ("mkv", partial(make_truncated, options=B_FRAMES, damage=r"ends early: at 0\.700 of 1\.000 s")),
+    "webm": ("webm", partial(make_truncated, codec="libvpx-vp9", damage=r"ends early: at 0\.633 of 1\.000 s")),
+    "ts": ("ts", partial(make_truncated, options=B_FRAMES, start=None, damage="ends early: the file is cut off")),
+    "avi mpeg4": ("avi", partial(make_truncated, codec="mpeg4", damage=r"ends early: at 0\.667 of 1\.000 s")),
+    "avi h264 with B frames": (
+        "avi",
+        partial(make_truncated, options=B_FRAMES, start=None, damage=r"ends early: at 0\.667 of 1\.000 s"),
+    ),
+    "overstated avi": ("avi", make_overstated_avi),
+    "overstated mkv": ("mkv", make_overstated_mkv),
+    "ts whose clock is set back": ("ts", make_set_back),
+}
+"""Name -> (ending, maker) of clips that hold less than they promise."""
