@@ -150,6 +150,7 @@ def main() -> int:
         report["stages"][name] = {"seconds": round(seconds, 1), "budget_s": budget_s, **figures}
         print(json.dumps({name: report["stages"][name]}, indent=2), flush=True)
         if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
             out.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
     return num_failed
 

@@ -49,6 +49,7 @@ class _Summary:
         self.reports.append(report)
 
     def pytest_sessionfinish(self) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(_to_markdown(self.reports, time.time() - self.started), encoding="utf-8")
 
 
