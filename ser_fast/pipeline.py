@@ -13,6 +13,7 @@ import torch
 
 from ser_fast.claims import parse_claims
 from ser_fast.errors import DecodeError, InputError, RefusedMedia
+from ser_fast.faults import PolicyFault, SystemFault
 from ser_fast.referee import Referee
 from ser_fast.rewards import (
     RewardConfig,
@@ -24,18 +25,7 @@ from ser_fast.rewards import (
     format_reward,
     get_reward,
 )
-from ser_fast.types import (
-    ClaimBatch,
-    Clip,
-    ClipInfo,
-    PolicyFault,
-    Question,
-    RefereeRequest,
-    RefereeScores,
-    Rollout,
-    ScoredRollouts,
-    SystemFault,
-)
+from ser_fast.types import ClaimBatch, Clip, ClipInfo, Question, RefereeRequest, RefereeScores, Rollout, ScoredRollouts
 from ser_fast.video.sampling import sampled_times
 
 

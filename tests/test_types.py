@@ -8,8 +8,9 @@ import pytest
 import torch
 
 from ser_fast.errors import DecodeError, RefusedMedia
+from ser_fast.faults import PolicyFault
 from ser_fast.text import clean
-from ser_fast.types import Clip, CoordSpace, PolicyFault, Segments
+from ser_fast.types import Clip, CoordSpace, Segments
 from tests.support.referee import make_clip
 
 

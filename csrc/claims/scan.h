@@ -15,7 +15,7 @@ namespace ser_fast::claims {
 constexpr int kMaxBoxes = 4;
 constexpr int kMaxBracketDepth = 4;
 
-// 0, then the first ones of ser_fast.types.PolicyFault in their order.
+// 0, then the first ones of ser_fast.faults.PolicyFault in their order.
 enum class Fault : int8_t {
     kNone,
     kMissingName,

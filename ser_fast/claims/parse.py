@@ -10,8 +10,9 @@ import torch
 
 from ser_fast import _native
 from ser_fast.claims.grammar import MAX_NAME_LENGTH, MIN_SIDE_PX
+from ser_fast.faults import POLICY_FAULTS, PolicyFault
 from ser_fast.text import clean
-from ser_fast.types import POLICY_FAULTS, ClaimBatch, CoordSpace, ParseReport, PolicyFault, Segments
+from ser_fast.types import ClaimBatch, CoordSpace, ParseReport, Segments
 
 _NO_FAULT = 0
 _CODE = {fault: code for code, fault in enumerate(POLICY_FAULTS, start=1)}

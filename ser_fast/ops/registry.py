@@ -109,6 +109,17 @@ def register(op: Op) -> Op:
     return op
 
 
+def into_fresh(write: Callable[..., None], allocate: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """A kernel that returns its result, made of one that writes it into its last argument."""
+
+    def run(*args: Any) -> torch.Tensor:
+        out = allocate(*args)
+        write(*args, out)
+        return out
+
+    return run
+
+
 @functools.cache
 def _warn_once(message: str) -> None:
     logger.warning(message)

@@ -6,8 +6,8 @@ import math
 import re
 from dataclasses import dataclass, field
 
+from ser_fast.faults import PolicyFault
 from ser_fast.text import clean
-from ser_fast.types import PolicyFault
 
 Box = tuple[float, float, float, float]
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from ser_fast.claims.parse import parse_claims
-from ser_fast.types import ClaimBatch, CoordSpace, ParseReport, PolicyFault
+from ser_fast.faults import PolicyFault
+from ser_fast.types import ClaimBatch, CoordSpace, ParseReport
 from tests.claims import oracle
 
 NUM_QUICK = 30_000

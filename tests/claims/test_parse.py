@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from ser_fast.claims import parse_claims, render_claims
-from ser_fast.types import ClaimBatch, CoordSpace, ParseReport, PolicyFault
+from ser_fast.faults import PolicyFault
+from ser_fast.types import ClaimBatch, CoordSpace, ParseReport
 from tests.support.tolerance import exact
 
 THOUSANDTHS = CoordSpace(kind="norm1000")

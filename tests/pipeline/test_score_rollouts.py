@@ -13,10 +13,11 @@ import pytest
 import torch
 
 from ser_fast.errors import DecodeError, InputError
+from ser_fast.faults import PolicyFault, SystemFault
 from ser_fast.jsonl import rollout_from_json
 from ser_fast.pipeline import score_rollouts
 from ser_fast.rewards import EvidenceConfig, RewardConfig
-from ser_fast.types import Clip, ClipInfo, PolicyFault, Question, RefereeRequest, RefereeScores, Rollout, SystemFault
+from ser_fast.types import Clip, ClipInfo, Question, RefereeRequest, RefereeScores, Rollout
 from tests.support.referee import FakeReferee, make_clip
 
 CASES = [json.loads(line) for line in (Path(__file__).parent.parent / "data" / "faults.jsonl").read_text("utf-8").splitlines()]

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ser_fast.ops.pairing import broadcast_pairs
 
 
-def box_iou(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    pairing: str,
-    offsets_a: torch.Tensor | None,
-    offsets_b: torch.Tensor | None,
-    num_pairs: int,
-) -> torch.Tensor:
-    return _iou(*broadcast_pairs(a, b, pairing, offsets_a, offsets_b, num_pairs))
+def box_iou(*arguments: Any) -> torch.Tensor:
+    """Takes the arguments of `broadcast_pairs`."""
+    return _iou(*broadcast_pairs(*arguments))
 
 
 def _iou(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -10,7 +10,7 @@ import torch
 from ser_fast import _native
 from ser_fast.ops.crop_patchify import kernel_cpu, reference
 from ser_fast.ops.crops import PatchSpec, num_patches
-from ser_fast.ops.registry import Case, Kernel, Op, register
+from ser_fast.ops.registry import Case, Kernel, Op, into_fresh, register
 
 _ARGUMENTS = (
     "Tensor frames, Tensor frame_idx, Tensor boxes, SymInt[] sizes, int patch, int temporal, int merge,"
@@ -57,8 +57,13 @@ OP = register(
         public="crop_patchify",
         signature=f"({_ARGUMENTS}) -> Tensor",
         kernels=(
-            Kernel(name="cpu", run=kernel_cpu.crop_patchify, devices=("cpu",), why_missing=_native.why_unavailable),
-            Kernel(name="reference", run=reference.crop_patchify, devices=("cpu", "cuda")),
+            Kernel(
+                name="cpu",
+                run=into_fresh(kernel_cpu.crop_patchify, _fake),
+                devices=("cpu",),
+                why_missing=_native.why_unavailable,
+            ),
+            Kernel(name="reference", run=into_fresh(reference.crop_patchify, _fake), devices=("cpu", "cuda")),
         ),
         fake=_fake,
         cases=_cases,
@@ -71,8 +76,8 @@ OUT_OP = register(
         public="crop_patchify",
         signature=f"({_ARGUMENTS}, Tensor(a!) out) -> ()",
         kernels=(
-            Kernel(name="cpu", run=kernel_cpu.crop_patchify_out, devices=("cpu",), why_missing=_native.why_unavailable),
-            Kernel(name="reference", run=reference.crop_patchify_out, devices=("cpu", "cuda")),
+            Kernel(name="cpu", run=kernel_cpu.crop_patchify, devices=("cpu",), why_missing=_native.why_unavailable),
+            Kernel(name="reference", run=reference.crop_patchify, devices=("cpu", "cuda")),
         ),
         fake=_out_fake,
         cases=_out_cases,

@@ -6,28 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from ser_fast.ops.crops import level_table, num_patches, resized_crops
+from ser_fast.ops.crops import level_table, resized_crops
 
 
 def crop_patchify(
-    frames: torch.Tensor,
-    frame_idx: torch.Tensor,
-    boxes: torch.Tensor,
-    sizes: Sequence[int],
-    patch: int,
-    temporal: int,
-    merge: int,
-    mean: Sequence[float],
-    std: Sequence[float],
-    rescale_factor: float,
-    dtype: torch.dtype,
-) -> torch.Tensor:
-    out = frames.new_empty((num_patches(sizes, patch), 3 * temporal * patch * patch), dtype=dtype)
-    crop_patchify_out(frames, frame_idx, boxes, sizes, patch, temporal, merge, mean, std, rescale_factor, dtype, out)
-    return out
-
-
-def crop_patchify_out(
     frames: torch.Tensor,
     frame_idx: torch.Tensor,
     boxes: torch.Tensor,

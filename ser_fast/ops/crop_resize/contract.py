@@ -8,7 +8,7 @@ import torch
 
 from ser_fast import _native
 from ser_fast.ops.crop_resize import kernel_cpu, reference
-from ser_fast.ops.registry import Case, Kernel, Op, register
+from ser_fast.ops.registry import Case, Kernel, Op, into_fresh, register
 
 
 def _fake(frames: torch.Tensor, frame_idx: torch.Tensor, boxes: torch.Tensor, height: int, width: int) -> torch.Tensor:
@@ -44,8 +44,10 @@ OP = register(
         public="crop_resize",
         signature="(Tensor frames, Tensor frame_idx, Tensor boxes, SymInt height, SymInt width) -> Tensor",
         kernels=(
-            Kernel(name="cpu", run=kernel_cpu.crop_resize, devices=("cpu",), why_missing=_native.why_unavailable),
-            Kernel(name="reference", run=reference.crop_resize, devices=("cpu", "cuda")),
+            Kernel(
+                name="cpu", run=into_fresh(kernel_cpu.crop_resize, _fake), devices=("cpu",), why_missing=_native.why_unavailable
+            ),
+            Kernel(name="reference", run=into_fresh(reference.crop_resize, _fake), devices=("cpu", "cuda")),
         ),
         fake=_fake,
         cases=_cases,
@@ -58,8 +60,8 @@ OUT_OP = register(
         public="crop_resize",
         signature="(Tensor frames, Tensor frame_idx, Tensor boxes, SymInt height, SymInt width, Tensor(a!) out) -> ()",
         kernels=(
-            Kernel(name="cpu", run=kernel_cpu.crop_resize_out, devices=("cpu",), why_missing=_native.why_unavailable),
-            Kernel(name="reference", run=reference.crop_resize_out, devices=("cpu", "cuda")),
+            Kernel(name="cpu", run=kernel_cpu.crop_resize, devices=("cpu",), why_missing=_native.why_unavailable),
+            Kernel(name="reference", run=reference.crop_resize, devices=("cpu", "cuda")),
         ),
         fake=_out_fake,
         cases=_out_cases,

@@ -7,13 +7,7 @@ import torch
 from ser_fast import _native
 
 
-def crop_resize(frames: torch.Tensor, frame_idx: torch.Tensor, boxes: torch.Tensor, height: int, width: int) -> torch.Tensor:
-    out = frames.new_empty((boxes.shape[0], height, width, 3))
-    crop_resize_out(frames, frame_idx, boxes, height, width, out)
-    return out
-
-
-def crop_resize_out(
+def crop_resize(
     frames: torch.Tensor, frame_idx: torch.Tensor, boxes: torch.Tensor, height: int, width: int, out: torch.Tensor
 ) -> None:
     sizes = torch.tensor([[height, width]]).expand(boxes.shape[0], 2).contiguous()

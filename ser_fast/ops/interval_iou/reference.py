@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ser_fast.ops.checks import float_dtype
@@ -9,15 +11,9 @@ from ser_fast.ops.pairing import broadcast_pairs
 from ser_fast.ops.ragged import to_padded
 
 
-def interval_iou(
-    a: torch.Tensor,
-    b: torch.Tensor,
-    pairing: str,
-    offsets_a: torch.Tensor | None,
-    offsets_b: torch.Tensor | None,
-    num_pairs: int,
-) -> torch.Tensor:
-    return _iou(*broadcast_pairs(a, b, pairing, offsets_a, offsets_b, num_pairs))
+def interval_iou(*arguments: Any) -> torch.Tensor:
+    """Takes the arguments of `broadcast_pairs`."""
+    return _iou(*broadcast_pairs(*arguments))
 
 
 def _iou(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
