@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ser_fast.errors import DecodeError, InputError
+from ser_fast.errors import BackendUnavailable, DecodeError, InputError
 
 if TYPE_CHECKING:
     from ser_fast.types import Rollout
 
-MAX_BATCH = 64
+MAX_BATCH = 32
 """Rollouts scored together: a file of any length needs the frames of so many at a time."""
 
 
@@ -24,10 +24,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = _parser().parse_args(argv)
     try:
         return int(args.run(args))
-    except (InputError, DecodeError) as error:
+    except (InputError, DecodeError, BackendUnavailable) as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename or 'output'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        print("ser-fast: interrupted", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -112,7 +115,7 @@ def _score(args: argparse.Namespace) -> int:
     from ser_fast.jsonl import read_rollouts, write_text
 
     rollouts = read_rollouts(args.rollouts)
-    _check_out(args.out)
+    _check_out(args.out, inputs=[args.rollouts])
 
     from ser_fast.pipeline import score_rollouts
     from ser_fast.referee import VLMReferee
@@ -120,6 +123,7 @@ def _score(args: argparse.Namespace) -> int:
     from ser_fast.video import MediaFolder
 
     reward = get_reward(args.reward)
+    reward.check_questions([rollout.question for rollout in rollouts])
     videos = MediaFolder(args.videos, device=args.device)
     referee = VLMReferee(args.referee, device=args.device, dtype=args.dtype)
     lines: dict[int, str] = {}
@@ -132,8 +136,8 @@ def _score(args: argparse.Namespace) -> int:
     if args.out:
         write_text(args.out, text)
     else:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode("utf-8"))
+        sys.stdout.buffer.flush()
     if num_invalid and args.strict:
         return _fail(f"{num_invalid} of {len(rollouts)} responses are not valid; each line says why")
     return 0
@@ -154,9 +158,9 @@ def _render(args: argparse.Namespace) -> int:
 
 def _batches(rollouts: Sequence[Rollout]) -> Iterator[list[int]]:
     """Row numbers in runs of at most MAX_BATCH, those of one video together, so that it is read once."""
-    by_media: dict[str, list[int]] = {}
+    by_media: dict[tuple[str | None, str | None], list[int]] = {}
     for i, rollout in enumerate(rollouts):
-        by_media.setdefault(rollout.question.media, []).append(i)
+        by_media.setdefault((rollout.question.video, rollout.question.image), []).append(i)
     batch: list[int] = []
     for rows in by_media.values():
         for i in rows:
@@ -180,13 +184,16 @@ def _with_progress(batches: Iterator[list[int]], total: int) -> Iterator[list[in
             progress.advance(task, len(batch))
 
 
-def _check_out(out: str | None) -> None:
+def _check_out(out: str | None, *, inputs: Sequence[str]) -> None:
     """Says before the work, not after it, that there is nowhere to put the result."""
     if out is None:
         return
-    folder = Path(out).absolute().parent
-    if Path(out).is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+    target = Path(out).resolve()
+    writable = target if target.exists() else target.parent
+    if target.is_dir() or not target.parent.is_dir() or not os.access(writable, os.W_OK):
         raise InputError(f"{out}: cannot be written")
+    if any(target.exists() and target.samefile(path) for path in inputs):
+        raise InputError(f"{out}: is an input of this command")
 
 
 def _fail(message: str) -> int:

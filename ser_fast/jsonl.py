@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ser_fast.errors import DataError
-from ser_fast.types import CoordSpace, Question, Rollout, Sampling, Task, is_finite_number
+from ser_fast.types import CoordSpace, Question, Rollout, Sampling, Task, is_finite_number, is_whole_number
 
 SCHEMA = 1
+
+MAX_FPS, MAX_FRAMES = 1000, 100_000
+"""More cannot be meant by a sampling rule."""
 
 Row = TypeVar("Row")
 
@@ -31,11 +35,19 @@ def read_questions(path: str | os.PathLike[str]) -> list[Question]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file whole or not at all: readers see the old content or the new, never a part."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    """Writes a file whole or not at all: readers see the old content or the new, never a part.
+
+    Links are followed and modes kept. What is no regular file (a pipe, a device) is written to as it stands.
+    """
+    target = Path(path).resolve()
+    if target.exists() and not target.is_file():
+        target.write_text(text, encoding="utf-8")
+        return
+    part = target.with_name(f".{uuid.uuid4().hex[:12]}.part")
     try:
         part.write_text(text, encoding="utf-8")
+        if target.exists():
+            part.chmod(target.stat().st_mode)
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
@@ -47,7 +59,7 @@ def question_from_json(row: Mapping[str, Any]) -> Question:
     Raises:
         ValueError: a field is missing or has the wrong form; the message names it.
     """
-    if row.get("schema") != SCHEMA:
+    if row.get("schema") != SCHEMA or isinstance(row["schema"], bool):
         raise ValueError(f"schema: expected {SCHEMA}, got {row.get('schema')!r}")
     media = {key: _optional_text(row, key) for key in ("video", "image")}
     if (media["video"] is None) == (media["image"] is None):
@@ -108,7 +120,7 @@ def read_json_lines(path: str | os.PathLike[str], parse: Callable[[Mapping[str, 
         DataError: no such file, no lines, or a line that is not what it should be.
     """
     try:
-        text = Path(path).read_bytes().decode("utf-8")
+        text = Path(path).read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise DataError(f"{os.fspath(path)}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
@@ -139,10 +151,10 @@ def _sampling(value: object) -> Sampling:
     if unknown:
         raise ValueError(f"sampling: expected the keys fps, max_frames, start, end, got {sorted(map(str, value))}")
     fps, max_frames = _optional_number(value, "fps"), value.get("max_frames")
-    if fps is None or fps <= 0:
-        raise ValueError(f"fps: expected a number > 0, got {value.get('fps')!r}")
-    if max_frames is not None and (not isinstance(max_frames, int) or isinstance(max_frames, bool) or max_frames < 1):
-        raise ValueError(f"max_frames: expected a whole number > 0, got {max_frames!r}")
+    if fps is None or not 0 < fps <= MAX_FPS:
+        raise ValueError(f"fps: expected a number above 0, {MAX_FPS} at most, got {value.get('fps')!r}")
+    if max_frames is not None and not (is_whole_number(max_frames) and 1 <= max_frames <= MAX_FRAMES):
+        raise ValueError(f"max_frames: expected a whole number from 1 to {MAX_FRAMES}, got {max_frames!r}")
     start, end = (_optional_number(value, key) for key in ("start", "end"))
     _check_window(start, end)
     return Sampling(fps=fps, max_frames=max_frames, start=start, end=end)
@@ -171,7 +183,9 @@ def _optional_text(row: Mapping[str, Any], key: str) -> str | None:
 
 
 def _texts(row: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = row.get(key) or ()
+    value = row.get(key)
+    if value is None:
+        return ()
     if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
         raise ValueError(f"{key}: expected a list of texts, got {value!r}")
     return tuple(value)
@@ -201,7 +215,9 @@ def _numbers(row: Mapping[str, Any], key: str, *, length: int | None = None) -> 
 
 
 def _boxes(row: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    value = row.get("boxes") or ()
+    value = row.get("boxes")
+    if value is None:
+        return ()
     if not isinstance(value, (list, tuple)):
         raise ValueError(f"boxes: expected a list of objects, got {value!r}")
     for item in value:

@@ -50,9 +50,9 @@ def score_rollouts(
 ) -> ScoredRollouts:
     """Scores completions by their evidence, their answer and their format.
 
-    Each video is read once, whatever the number of its rollouts. A fault of the policy scores 0 and counts; a fault of the
-    system (a file that cannot be read, a referee that fails) leaves the count, and a response of which nothing is left is not
-    valid: NaN, with the reason. docs/faults.md lists them.
+    The frames of a video are decoded once, whatever the number of its rollouts. A fault of the policy scores 0 and counts; a
+    fault of the system (a file that cannot be read, a referee that fails) leaves the count, and a response of which nothing is
+    left is not valid: NaN, with the reason. docs/faults.md lists them.
 
     Args:
         rollouts: R completions with their questions.
@@ -66,9 +66,11 @@ def score_rollouts(
     Raises:
         RefusedMedia: a playlist, a script, another container, or a file beyond the limits.
         InputError: a media name that clips lacks, a sampling rule that does not fit its video, labels that the reward needs and
-            a question lacks.
+            a question lacks (found before anything is opened).
     """
     config = get_reward(reward)
+    questions = [rollout.question for rollout in rollouts]
+    config.check_questions(questions)
     source = _ClipMapping(clips) if isinstance(clips, Mapping) else clips
     clock = _Clock()
     with clock("open"):
@@ -78,18 +80,17 @@ def score_rollouts(
             ["" if m.reason else rollout.completion for rollout, m in zip(rollouts, media, strict=True)],
             coord_space=[rollout.coord_space for rollout in rollouts],
             frame_hw=[m.info.frame_hw for m in media],
-            duration_s=[m.info.duration for m in media],
+            duration_s=[m.info.horizon or m.info.duration for m in media],
         )
     faults: list[str | None] = [None] * claims.num_claims
     for r in range(len(rollouts)):
         for c in claims.responses.rows(r)[config.evidence.cap :]:
             faults[c] = str(PolicyFault.BEYOND_CAP)
     with clock("decode"):
-        requests = _requests(rollouts, claims, media, source, faults)
+        requests = _requests(questions, claims, media, source, faults)
     with clock("referee"):
         scores = _judge(requests, claims.num_claims, referee, faults)
     with clock("reward"):
-        questions = [rollout.question for rollout in rollouts]
         labels = TimeLabels(
             duration=[m.info.duration for m in media],
             frame_times=[m.frame_times for m in media],
@@ -99,14 +100,14 @@ def score_rollouts(
         penalty = claim_penalty(claims, labels, config.evidence)
         evidence = evidence_part(claims, report, scores, penalty, config.evidence)
         readable = torch.tensor([m.reason is None for m in media], dtype=torch.bool)
-        parts = {
-            "answer": answer_reward(report.answers, questions),
-            "format": format_reward(report, claims, require_evidence=config.require_evidence),
-            "evidence": evidence.reward,
-        }
-        parts = {name: torch.where(readable, part, torch.nan) for name, part in parts.items()}
-        gate = {"evidence": "answer"} if config.gate_evidence else None
-        table = combine(parts, config.weights, gate=gate)
+        parts = {"evidence": evidence.reward}
+        if "answer" in config.needed:
+            parts["answer"] = answer_reward(report.answers, questions)
+        if "format" in config.needed:
+            parts["format"] = format_reward(report, claims, require_evidence=config.require_evidence)
+        parts = {name: torch.where(readable, parts[name], torch.nan) for name in config.needed}
+        gate = {"evidence": "answer"} if config.gate_evidence and "evidence" in config.needed else None
+        table = combine(parts, {name: config.weights.get(name, 0.0) for name in config.needed}, gate=gate)
     reasons = [
         None if table.valid[r] else media[r].reason or _first_system_fault(claims, faults, r) for r in range(len(rollouts))
     ]
@@ -158,31 +159,34 @@ def _open(rollout: Rollout, source: ClipSource) -> _Media:
 
 
 def _requests(
-    rollouts: Sequence[Rollout],
+    questions: Sequence[Question],
     claims: ClaimBatch,
     media: Sequence[_Media],
     source: ClipSource,
     faults: list[str | None],
 ) -> dict[int, RefereeRequest]:
     """Claim number -> what the referee is asked. Marks claims whose frame cannot be had in faults."""
-    by_media: dict[str, list[tuple[int, Question]]] = {}
-    times = claims.time_s.tolist()
-    for r, rollout in enumerate(rollouts):
-        for c in claims.responses.rows(r):
-            times[c] = min(times[c], media[r].info.duration)  # float32 may have rounded it over the end
-            if faults[c] is None:
-                by_media.setdefault(rollout.question.media, []).append((c, rollout.question))
+    by_media: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
+    for r, question in enumerate(questions):
+        rows = [(r, c) for c in claims.responses.rows(r) if faults[c] is None]
+        by_media.setdefault((question.video, question.image), []).extend(rows)
     requests = {}
+    times = claims.time_s.tolist()
     for members in by_media.values():
+        if not members:
+            continue
         try:
-            clip, frames = source.load(members[0][1], [times[c] for c, _ in members])
+            clip, frames = source.load(questions[members[0][0]], [times[c] for _, c in members])
+        except RefusedMedia:
+            raise
         except DecodeError as error:
-            for c, _ in members:
+            for _, c in members:
                 faults[c] = f"{SystemFault.MEDIA}: {error}"
             continue
-        for (c, question), frame in zip(members, frames, strict=True):
+        for (r, c), frame in zip(members, frames, strict=True):
             if frame is None:
-                faults[c] = f"{SystemFault.FRAME_MISSING}: {clip.damage}"
+                damage = media[r].info.damage
+                faults[c] = f"{SystemFault.FRAME_MISSING}: none at {times[c]:.3f} s" + (f" ({damage})" if damage else "")
                 continue
             requests[c] = RefereeRequest(
                 clip=clip,
@@ -190,8 +194,8 @@ def _requests(
                 boxes=tuple(claims.claim_boxes(c)),
                 name=claims.name(c),
                 time_s=times[c],
-                question=question.question,
-                answer=question.answer,
+                question=questions[r].question,
+                answer=questions[r].answer,
             )
     return dict(sorted(requests.items()))
 
@@ -208,11 +212,10 @@ def _judge(
         scores = referee.score(list(requests.values()))
         relevance[asked], localization[asked] = scores.relevance.cpu(), scores.localization.cpu()
         level_mass[asked] = scores.level_mass.cpu()
-        finite = scores.relevance.isfinite() & scores.localization.isfinite()
-        valid[asked] = (scores.valid & finite).cpu()
+        valid[asked] = (scores.valid & _in_range(scores.relevance) & _in_range(scores.localization)).cpu()
         for c, reason in zip(requests, scores.reasons, strict=True):
             if not valid[c]:
-                faults[c] = f"{SystemFault.REFEREE}: {reason or 'the scores are not finite'}"
+                faults[c] = f"{SystemFault.REFEREE}: {reason or 'a score is not a number in [0, 1]'}"
                 reasons[c] = faults[c]
         relevance[~valid], localization[~valid] = math.nan, math.nan
     return RefereeScores(
@@ -222,6 +225,11 @@ def _judge(
         valid=valid,
         reasons=tuple(reasons),
     )
+
+
+def _in_range(score: torch.Tensor) -> torch.Tensor:
+    """Whether a score is a number in [0, 1], up to rounding."""
+    return (score >= -1e-5) & (score <= 1 + 1e-5)
 
 
 def _first_system_fault(claims: ClaimBatch, faults: Sequence[str | None], r: int) -> str | None:

@@ -7,7 +7,7 @@ import html
 import io
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ser_fast.errors import DataError, DecodeError
 from ser_fast.jsonl import read_json_lines, write_text
-from ser_fast.types import Clip, Rollout
+from ser_fast.text import replace_surrogates
+from ser_fast.types import Clip, Rollout, is_finite_number
 from ser_fast.video import MediaFolder
 
 MAX_WIDTH = 960
@@ -37,15 +38,19 @@ table { border-collapse: collapse; margin: .4rem 0; } td, th { padding: .15rem .
 """
 
 
+Numbered = tuple[int, Mapping[str, Any]]
+"""A claim and the number drawn beside its boxes."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Figure:
-    """One frame with the claims that cite it."""
+    """One frame with the claims that cite it; without a picture, why there is none."""
 
-    file: str
-    png: bytes
-    time_s: float
-    claims: Sequence[tuple[int, Mapping[str, Any]]]
-    """(number drawn beside the box, claim)."""
+    claims: Sequence[Numbered]
+    file: str | None = None
+    png: bytes | None = None
+    time_s: float | None = None
+    reason: str | None = None
 
 
 def render(
@@ -58,6 +63,8 @@ def render(
 ) -> Path:
     """Draws every scored claim on its frame: green where the referee believes it, red where not, grey where it was not asked.
 
+    A claim whose frame cannot be had is listed with the reason.
+
     Args:
         scored: what `ser-fast score` wrote.
         rollouts: what it read.
@@ -69,7 +76,8 @@ def render(
         The page.
 
     Raises:
-        DataError: a line that is not a scored response, one without its rollout, or two rollouts with one id.
+        DataError: a line that is not a scored response or does not fit its video, one without its rollout, or two rollouts with
+            one id.
     """
     by_id: dict[str, Rollout] = {}
     for rollout in rollouts:
@@ -86,7 +94,8 @@ def render(
         rollout = by_id[line["id"]]
         figures = _figures(number, line, rollout, videos)
         for figure in figures:
-            (out / figure.file).write_bytes(figure.png)
+            if figure.file is not None and figure.png is not None:
+                (out / figure.file).write_bytes(figure.png)
         heading = (rollout.question.media, rollout.question.question, rollout.question.answer)
         if heading != question:
             sections.append(_question_html(*heading))
@@ -105,7 +114,7 @@ def score_color(score: float) -> tuple[int, int, int]:
     return red, green, blue
 
 
-def draw_claims(image: Image.Image, claims: Sequence[tuple[int, Mapping[str, Any]]]) -> Image.Image:
+def draw_claims(image: Image.Image, claims: Sequence[Numbered]) -> Image.Image:
     """Boxes in the colour of their claim's score (relevance x localization), each with its number; at most MAX_WIDTH wide."""
     scale = min(1.0, MAX_WIDTH / image.width)
     canvas = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
@@ -131,38 +140,34 @@ def _claim_color(claim: Mapping[str, Any]) -> tuple[int, int, int]:
 
 
 def _figures(number: int, line: Mapping[str, Any], rollout: Rollout, videos: MediaFolder) -> list[_Figure]:
-    claims = list(enumerate(line["claims"], start=1))
+    claims: list[Numbered] = list(enumerate(line["claims"], start=1))
     if not claims:
         return []
     try:
         clip, frames = videos.load(rollout.question, [claim["time_s"] for _, claim in claims])
-    except DecodeError:
-        return []  # the line itself says that the media cannot be read
-    by_frame: dict[int, list[tuple[int, Mapping[str, Any]]]] = {}
+    except DecodeError as error:
+        return [_Figure(claims=claims, reason=str(error))]
+    except ValueError as error:
+        raise DataError(f"line {number}, {rollout.id!r}: does not fit {rollout.question.media}: {error}") from error
+    by_frame: dict[int | None, list[Numbered]] = {}
     for claim, frame in zip(claims, frames, strict=True):
-        if frame is not None:
-            by_frame.setdefault(frame, []).append(claim)
-    figures = []
-    for frame, members in sorted(by_frame.items()):
-        time_s = float(clip.times[frame])
-        name = re.sub(r"[^\w.-]+", "_", rollout.id)[:80]
-        figures.append(
-            _Figure(
-                file=f"{number:04d}_{name}_{time_s:.3f}s.png", png=_png(clip, frame, members), time_s=time_s, claims=members
-            )
-        )
-    return figures
+        by_frame.setdefault(frame, []).append(claim)
+    missing = by_frame.pop(None, [])
+    figures = [_drawn(number, rollout, clip, frame, members) for frame, members in by_frame.items() if frame is not None]
+    return [*figures, _Figure(claims=missing, reason="the video does not have these frames")] if missing else figures
 
 
-def _png(clip: Clip, frame: int, claims: Sequence[tuple[int, Mapping[str, Any]]]) -> bytes:
+def _drawn(number: int, rollout: Rollout, clip: Clip, frame: int, claims: Sequence[Numbered]) -> _Figure:
+    time_s = float(clip.times[frame])
     image = draw_claims(Image.fromarray(clip.frames[frame].cpu().numpy()), claims)
     buffer = io.BytesIO()
     image.save(buffer, "PNG")
-    return buffer.getvalue()
+    name = re.sub(r"[^\w.-]+", "_", rollout.id).encode("utf-8")[:80].decode("utf-8", "ignore")
+    return _Figure(claims=claims, file=f"{number:04d}_{name}_{time_s:.3f}s.png", png=buffer.getvalue(), time_s=time_s)
 
 
 def _page_html(sections: Sequence[str], note: str | None) -> str:
-    remark = f'<p class="note">{html.escape(note)}</p>' if note else ""
+    remark = f'<p class="note">{_escape(note)}</p>' if note else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
@@ -181,36 +186,39 @@ def _swatch(color: tuple[int, int, int]) -> str:
 
 
 def _question_html(media: str, question: str, answer: str) -> str:
-    return f'<h2>{html.escape(question)}</h2><p class="parts">{html.escape(media)}, reference answer: {html.escape(answer)}</p>'
+    return f'<h2>{_escape(question)}</h2><p class="parts">{_escape(media)}, reference answer: {_escape(answer)}</p>'
 
 
 def _response_html(line: Mapping[str, Any], rollout: Rollout, figures: Sequence[_Figure]) -> str:
     total = "not valid" if line["total"] is None else f"reward {line['total']:.3f}"
     parts = ", ".join(f"{name} {_number(value)}" for name, value in line["parts"].items())
-    reason = f"<p>{html.escape(line['reason'])}</p>" if line["reason"] else ""
+    reason = f"<p>{_escape(line['reason'])}</p>" if line["reason"] else ""
     rejected = "".join(
-        f'<li class="rejected">{html.escape(str(claim["reason"]))}: <code>{html.escape(claim["text"])}</code></li>'
+        f'<li class="rejected">{_escape(str(claim["reason"]))}: <code>{_escape(claim["text"])}</code></li>'
         for claim in line["rejected"]
     )
     return (
-        f'<div class="response{"" if line["valid"] else " invalid"}"><p><span class="total">{html.escape(rollout.id)}: {total}'
-        f'</span> <span class="parts">{html.escape(parts)}</span></p>{reason}<pre>{html.escape(rollout.completion)}</pre>'
+        f'<div class="response{"" if line["valid"] else " invalid"}"><p><span class="total">{_escape(rollout.id)}: {total}'
+        f'</span> <span class="parts">{_escape(parts)}</span></p>{reason}<pre>{_escape(rollout.completion)}</pre>'
         f"{''.join(map(_figure_html, figures))}<ul>{rejected}</ul></div>"
     )
 
 
 def _figure_html(figure: _Figure) -> str:
-    data = base64.b64encode(figure.png).decode("ascii")
     rows = "".join(
-        f"<tr><td>{_swatch(_claim_color(claim))}{number}</td><td>{html.escape(claim['name'])}</td>"
+        f"<tr><td>{_swatch(_claim_color(claim))}{number}</td><td>{_escape(claim['name'])}</td>"
         f"<td>{_number(claim['relevance'])}</td><td>{_number(claim['localization'])}</td><td>{_number(claim['penalty'])}</td>"
-        f"<td>{_number(claim['reward'])}</td><td>{html.escape(claim['fault'] or '')}</td></tr>"
+        f"<td>{_number(claim['reward'])}</td><td>{_escape(claim['fault'] or '')}</td></tr>"
         for number, claim in figure.claims
     )
     heads = "".join(f"<th>{h}</th>" for h in ("", "claim", "relevance", "localization", "time penalty", "reward", "fault"))
+    table = f"<table><tr>{heads}</tr>{rows}</table>"
+    if figure.png is None:
+        return f'<figure><figcaption><p class="rejected">{_escape(figure.reason or "")}</p>{table}</figcaption></figure>'
+    data = base64.b64encode(figure.png).decode("ascii")
     return (
         f'<figure><img alt="frame at {figure.time_s:.2f} s" src="data:image/png;base64,{data}">'
-        f"<figcaption>{figure.time_s:.2f} s<table><tr>{heads}</tr>{rows}</table></figcaption></figure>"
+        f"<figcaption>{figure.time_s:.2f} s{table}</figcaption></figure>"
     )
 
 
@@ -218,8 +226,46 @@ def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
+def _escape(text: str) -> str:
+    return html.escape(replace_surrogates(text))
+
+
 def _check_scored(line: Mapping[str, Any]) -> Mapping[str, Any]:
-    for key in ("id", "valid", "total", "parts", "reason", "claims", "rejected"):
-        if key not in line:
-            raise ValueError(f"{key}: missing")
+    """Checks a scored line as far as the page needs it; raises ValueError by field."""
+    _need(line, "id", lambda v: isinstance(v, str), "a text")
+    _need(line, "valid", lambda v: isinstance(v, bool), "true or false")
+    _need(line, "total", _is_number_or_none, "a number or null")
+    _need(line, "reason", _is_text_or_none, "a text or null")
+    _need(line, "parts", lambda v: isinstance(v, dict) and all(map(_is_number_or_none, v.values())), "numbers by name")
+    for key in ("claims", "rejected"):
+        _need(line, key, lambda v: isinstance(v, list) and all(isinstance(item, dict) for item in v), "a list of objects")
+    for claim in line["claims"]:
+        _need(claim, "name", lambda v: isinstance(v, str), "a text")
+        _need(claim, "time_s", is_finite_number, "a number")
+        _need(claim, "fault", _is_text_or_none, "a text or null")
+        for key in ("relevance", "localization", "penalty", "reward"):
+            _need(claim, key, _is_number_or_none, "a number or null")
+        _need(claim, "boxes", lambda v: isinstance(v, list) and all(map(_is_box, v)), "lists of four numbers")
+    for claim in line["rejected"]:
+        for key in ("reason", "text"):
+            _need(claim, key, lambda v: isinstance(v, str), "a text")
     return line
+
+
+def _need(row: Mapping[str, Any], key: str, is_right: Callable[[Any], bool], expected: str) -> None:
+    if key not in row:
+        raise ValueError(f"{key}: missing")
+    if not is_right(row[key]):
+        raise ValueError(f"{key}: expected {expected}, got {row[key]!r:.80}")
+
+
+def _is_number_or_none(value: object) -> bool:
+    return value is None or is_finite_number(value)
+
+
+def _is_text_or_none(value: object) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_box(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 4 and all(map(is_finite_number, value))

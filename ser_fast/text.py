@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-import unicodedata
+import re
+
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
+_ASCII_CONTROL = dict.fromkeys([*range(32), 127], " ")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def clean(text: str) -> str:
@@ -10,10 +14,18 @@ def clean(text: str) -> str:
 
     Everything else survives: letters of any script, emoji with their joiners.
     """
-    if text.isascii() and text.isprintable():
-        return text.strip()
-    kept = []
-    for character in text:
-        category = unicodedata.category(character)
-        kept.append({"Cc": " ", "Cs": "\ufffd"}.get(category, character))
-    return "".join(kept).strip()
+    if not text.isascii():
+        text = replace_surrogates(_CONTROL.sub(" ", text))
+    elif not text.isprintable():
+        text = text.translate(_ASCII_CONTROL)
+    return text.strip()
+
+
+def escape_surrogates(text: str) -> str:
+    r"""Writes lone surrogates, which UTF-8 cannot hold, as \ud800 and the like: in JSON that is the same text."""
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
+
+
+def replace_surrogates(text: str) -> str:
+    """Replaces lone surrogates by the replacement character."""
+    return _SURROGATE.sub("\ufffd", text)

@@ -10,15 +10,20 @@ import dataclasses
 import itertools
 import json
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from ser_fast.faults import POLICY_FAULTS, PolicyFault
+from ser_fast.text import escape_surrogates
 
 if TYPE_CHECKING:
     import torch
+
+MAX_SIDE = 1_000_000
+"""No image is higher or wider."""
 
 Box = tuple[float, float, float, float]
 """x1, y1, x2, y2; the origin is the top left corner of the frame."""
@@ -104,8 +109,8 @@ class CoordSpace:
             raise ValueError(f"coord_space.kind: expected 'pixels', 'norm1' or 'norm1000', got {self.kind!r}")
         for name in ("height", "width"):
             value = getattr(self, name)
-            if self.kind == "pixels" and not (_is_int(value) and value > 0):
-                raise ValueError(f"coord_space.{name}: expected a whole number > 0 for 'pixels', got {value!r}")
+            if self.kind == "pixels" and not (is_whole_number(value) and 0 < value <= MAX_SIDE):
+                raise ValueError(f"coord_space.{name}: expected a whole number > 0 for 'pixels', got {value!r:.80}")
             if self.kind != "pixels" and value is not None:
                 raise ValueError(f"coord_space.{name}: expected none for {self.kind!r}, got {value!r}")
 
@@ -173,6 +178,8 @@ class ClipInfo(_ShapeRepr):
     """Presentation times of all its frames, as `Clip.times`."""
     damage: str | None = None
     """As `Clip.damage`."""
+    horizon: float | None = None
+    """Seconds up to which the video may have gone on, where the file is cut off and does not say how long it was."""
 
 
 class Task(StrEnum):
@@ -405,14 +412,13 @@ class ScoredRollouts(_ShapeRepr):
         }
         if timings:
             line["timings"] = {stage: round(seconds, 6) for stage, seconds in self.timings.items()}
-        # Models emit lone surrogates; a UTF-8 file cannot hold them.
-        return json.dumps(line, ensure_ascii=False).encode("utf-8", "replace").decode("utf-8")
+        return escape_surrogates(json.dumps(line, ensure_ascii=False))
 
     def _json_claim(self, c: int) -> dict[str, Any]:
         return {
             "name": self.claims.name(c),
-            "time_s": _json_number(self.claims.time_s[c]),
-            "boxes": [[_json_number(v) for v in box] for box in self.claims.box_xyxy[self.claims.boxes.slice(c)]],
+            "time_s": shortest_float32(float(self.claims.time_s[c])),
+            "boxes": [[shortest_float32(value) for value in box] for box in self.claims.claim_boxes(c)],
             "relevance": _json_number(self.scores.relevance[c]),
             "localization": _json_number(self.scores.localization[c]),
             "penalty": _json_number(self.penalty[c]),
@@ -422,15 +428,22 @@ class ScoredRollouts(_ShapeRepr):
 
 
 def _json_number(value: torch.Tensor) -> float | None:
-    """A float32 scalar to the seven digits that it holds; None for NaN, which JSON does not have."""
+    """A float32 score or reward to seven digits; None for NaN, which JSON does not have."""
     number = float(value)
     return None if math.isnan(number) else float(f"{number:.7g}")
 
 
-def _is_int(value: object) -> bool:
+def shortest_float32(number: float) -> float:
+    """The number with the fewest digits that rounds to the same float32: 9.2 for 9.19999980926513671875."""
+    exact = struct.pack("f", number)
+    return next(n for digits in range(6, 18) if struct.pack("f", n := float(f"{number:.{digits}g}")) == exact)
+
+
+def is_whole_number(value: object) -> TypeGuard[int]:
+    """A whole JSON number; true and false are not numbers."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def is_finite_number(value: object) -> bool:
+def is_finite_number(value: object) -> TypeGuard[float]:
     """A JSON number that is finite and fits a float; true and false are not numbers."""
     return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e300 < value < 1e300

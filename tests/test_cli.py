@@ -55,6 +55,15 @@ class Workplace:
         arguments = ["--rollouts", str(self.rollouts), "--videos", str(self.videos), "--referee", str(self.referee)]
         return cli.main(["score", *arguments, "--no-timings", "--out", str(self.out), *options])
 
+    def render_command(self, *options: str) -> list[str]:
+        inputs = ["--scored", str(self.out), "--rollouts", str(self.rollouts), "--videos", str(self.videos)]
+        return ["render", *inputs, "--out", str(self.root / "pages"), *options]
+
+    def render(self, *options: str) -> str:
+        """The page."""
+        assert cli.main(self.render_command(*options)) == 0
+        return (self.root / "pages" / "index.html").read_text("utf-8")
+
     def lines(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.out.read_text("utf-8").splitlines()]
 
@@ -93,6 +102,52 @@ def test_lines_keep_the_order_of_the_file_whatever_their_video(place: Workplace,
     assert place.score() == 0
     assert [line["id"] for line in place.lines()] == [str(i) for i in range(9)]
     assert [line["valid"] for line in place.lines()] == [True, True, False] * 3
+
+
+def test_strict_is_content_when_all_lines_are_valid(place: Workplace) -> None:
+    assert place.score("--strict") == 0
+
+
+def test_a_result_goes_where_it_is_sent(place: Workplace) -> None:
+    """Through links, into pipes, with the mode that stands there; nothing else is left behind."""
+    real = place.root / "real.jsonl"
+    real.write_text("old\n")
+    real.chmod(0o600)
+    place.out.symlink_to(real)
+    assert place.score() == 0
+    assert (place.out.is_symlink(), real.stat().st_mode & 0o777, len(real.read_text().splitlines())) == (True, 0o600, 1)
+    pipe = place.root / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    place.out = pipe
+    assert place.score() == 0
+    assert reader.communicate(timeout=60)[0] == real.read_bytes()
+    assert pipe.is_fifo()
+    place.out = place.root / ("x" * 250)
+    assert place.score() == 0
+    assert not list(place.root.glob(".*"))
+
+
+def test_standard_output_is_utf_8_whatever_the_locale(place: Workplace) -> None:
+    place.write(_row(completion=COMPLETION.replace("red square", "\u732b \ud800"), id="a\ud800"))
+    command = [sys.executable, "-m", "ser_fast.cli", "score", "--rollouts", place.rollouts, "--videos", place.videos]
+    command += ["--referee", place.referee]
+    run = subprocess.run(command, capture_output=True, env=os.environ | {"PYTHONIOENCODING": "ascii"})
+    assert run.returncode == 0, run.stderr
+    line = json.loads(run.stdout.decode("utf-8"))
+    assert (line["id"], line["claims"][0]["name"]) == ("a\ud800", "\u732b \ufffd")
+
+
+def test_an_interrupt_is_one_line(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ser_fast.pipeline.score_rollouts", interrupt)
+    assert place.score() == 130
+    assert capsys.readouterr().err == "ser-fast: interrupted\n"
+    assert not place.out.exists()
 
 
 def _text(place: Workplace) -> None:
@@ -182,6 +237,15 @@ BAD_INPUT: dict[str, tuple[Callable[[Workplace], Any], str]] = {
         lambda p: p.write(_row(sampling={"fps": 1.0, "start": 60.0})),
         "sampling of rollout 'r0': start, end: expected a window that begins in",
     ),
+    "letter task without a letter": (
+        lambda p: (p.write(_row(), _row(task="mcq")), setattr(p, "referee", p.root / "nothing")),
+        "answer of question 'r0': expected a letter, got 'red'",  # found before the referee is looked for
+    ),
+    "monstrous frame": (
+        lambda p: p.write(_row(coord_space={"kind": "pixels", "height": 10**400, "width": 9})),
+        "coord_space.height: expected a whole number > 0",
+    ),
+    "result over its own input": (lambda p: setattr(p, "out", p.rollouts), "rollouts.jsonl: is an input of this command"),
     "no videos folder": (lambda p: p.videos.rename(p.root / "moved"), "root: expected a folder, got '.*videos'"),
     "referee is no folder": (lambda p: setattr(p, "referee", p.root / "nothing"), "nothing: no such folder"),
     "referee is another folder": (lambda p: setattr(p, "referee", p.videos), "not a model folder: config.json is missing"),
@@ -222,8 +286,7 @@ def test_render_draws_every_claim_and_needs_nothing_else(place: Workplace, capsy
     place.write(*rows, _row(id="r3", video="gone.mp4"))
     assert place.score() == 0
     pages = place.root / "pages"
-    command = ["render", "--scored", str(place.out), "--rollouts", str(place.rollouts), "--videos", str(place.videos)]
-    assert cli.main([*command, "--out", str(pages), "--note", "a <remark>"]) == 0
+    assert cli.main(place.render_command("--note", "a <remark>")) == 0
     assert capsys.readouterr().out == f"{pages / 'index.html'}\n"
     page = (pages / "index.html").read_text("utf-8")
     assert sorted(path.name for path in pages.iterdir()) == ["0001_r0_0.000s.png", "0002_r_1_猫_0.000s.png", "index.html"]
@@ -239,14 +302,78 @@ def test_render_draws_every_claim_and_needs_nothing_else(place: Workplace, capsy
         assert image.getpixel((15, 74)) == score_color(claim["relevance"] * claim["localization"]), "the lower edge of the box"
 
 
+def test_every_text_on_the_page_is_escaped(place: Workplace) -> None:
+    mark = "<img src=x>"
+    texts = {key: f"{mark}{key}" for key in ("id", "question", "answer", "video")}
+    rejected = COMPLETION.replace("[0,", "[NaN,").replace("red square", f"{mark}rejected")
+    rows = [_row(**(texts | {"video": "clip.mp4"}), completion=rejected + f"{mark}completion"), _row(**texts)]
+    rows[1]["id"] += "2"
+    place.write(*rows)
+    assert place.score() == 0
+    line, other = place.lines()
+    claim = {"name": f"{mark}name", "time_s": 0.0, "boxes": [[0, 0, 9, 9]], "fault": f"{mark}fault"}
+    claim |= dict.fromkeys(("relevance", "localization", "penalty", "reward"), 0.5)
+    line |= {"claims": [claim], "parts": {f"{mark}part": 1.0}, "reason": f"{mark}reason"}
+    line |= {"rejected": [{"reason": f"{mark}why", "text": f"{mark}text"}]}
+    place.out.write_text(f"{json.dumps(line)}\n{json.dumps(other)}\n")
+    page = place.render("--note", f"{mark}note")
+    assert "<img src=x" not in page
+    texts_shown = ("id", "question", "answer", "video", "completion", "name", "fault", "part", "reason", "why", "text", "note")
+    for what in texts_shown:
+        assert f"&lt;img src=x&gt;{what}" in page, what
+
+
+def test_render_says_why_there_is_no_picture(place: Workplace) -> None:
+    assert place.score() == 0
+    place.videos.rename(place.root / "moved")
+    place.videos.mkdir()
+    page = place.render()
+    assert "clip.mp4: open: No such file or directory" in page
+    assert "red square" in page, "the claims are listed all the same"
+
+
+def test_render_reads_what_score_writes_whatever_the_texts(place: Workplace) -> None:
+    names = ["\ud800", "\u732b" * 100, "a/b\\c", ".", ""]
+    place.write(*(_row(id=name, completion=COMPLETION.replace("red square", f"a{name[:50]}")) for name in names))
+    assert place.score() == 0
+    assert place.render().count("<figure>") == len(names)
+
+
+WRONG_LINES: list[tuple[dict[str, Any], str]] = [
+    ({"total": "x"}, "total: expected a number or null, got 'x'"),
+    ({"id": [1]}, r"id: expected a text, got \[1\]"),
+    ({"parts": [1]}, "parts: expected numbers by name"),
+    ({"reason": 5}, "reason: expected a text or null, got 5"),
+    ({"claims": None}, "claims: expected a list of objects, got None"),
+    ({"claims": [{}]}, "name: missing"),
+    ({"rejected": [1]}, "rejected: expected a list of objects"),
+    ({"claims": [{"boxes": [[1, 2]]}]}, "boxes: expected lists of four numbers"),
+    ({"claims": [{"time_s": 500}]}, "does not fit clip.mp4: times: expected seconds in"),
+]
+
+
+@pytest.mark.parametrize(("change", "message"), WRONG_LINES, ids=range(len(WRONG_LINES)))
+def test_render_refuses_lines_of_the_wrong_form(
+    change: dict[str, Any], message: str, place: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert place.score() == 0
+    (line,) = place.lines()
+    if change.get("claims") and change["claims"][0]:
+        change = {"claims": [line["claims"][0] | change["claims"][0]]}
+    place.out.write_text(json.dumps(line | change) + "\n")
+    assert cli.main(place.render_command()) == 2
+    err = capsys.readouterr().err
+    assert re.search(message, err), err
+    assert err.count("\n") == 1
+
+
 def test_render_names_lines_without_a_rollout(place: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     assert place.score() == 0
     place.write(_row(id="another"))
-    command = ["render", "--scored", str(place.out), "--rollouts", str(place.rollouts), "--videos", str(place.videos)]
-    assert cli.main([*command, "--out", str(place.root / "pages")]) == 2
+    assert cli.main(place.render_command()) == 2
     assert "scored.jsonl:1: no rollout has the id 'r0'" in capsys.readouterr().err
     place.write(_row(), _row())
-    assert cli.main([*command, "--out", str(place.root / "pages")]) == 2
+    assert cli.main(place.render_command()) == 2
     assert "rollouts: two have the id 'r0'" in capsys.readouterr().err
 
 
@@ -257,6 +384,28 @@ def test_score_color_goes_from_red_to_green() -> None:
     assert red[0] > red[1]
     assert green[1] > green[0]
     assert score_color(2.0) == green
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--device", "meta"), "device: expected cpu, cuda or cuda:N, got 'meta'"),
+        (("--device", "cuda:77"), "device: expected one that is there, got 'cuda:77' of"),
+    ],
+)
+def test_devices_that_are_none(
+    options: tuple[str, str], message: str, place: Workplace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert place.score(*options) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_backend_that_an_op_lacks_is_one_line(
+    place: Workplace, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SER_FAST_BACKEND", "cpu")
+    assert place.score() == 2
+    assert capsys.readouterr().err.startswith("ser-fast: temporal_penalty: no backend 'cpu' for cpu tensors")
 
 
 def test_info_lists_every_op_with_reasons(capsys: pytest.CaptureFixture[str]) -> None:

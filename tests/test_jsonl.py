@@ -47,6 +47,7 @@ NAN, HUGE = float("nan"), 10**400
 
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"schema": 2}, "schema: expected 1, got 2"),
+    ({"schema": True}, "schema: expected 1, got True"),
     ({"id": 7}, "id: expected a text, got 7"),
     ({"image": "i.png"}, "video, image: expected exactly one of the two"),
     ({"video": 3}, "video: expected a text, got 3"),
@@ -56,6 +57,8 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ),
     ({"task": ["mcq"]}, "task: expected a text"),
     ({"options": "ab"}, "options: expected a list of texts, got 'ab'"),
+    ({"options": 0}, "options: expected a list of texts, got 0"),
+    ({"boxes": False}, "boxes: expected a list of objects, got False"),
     ({"start": "1"}, "start: expected a number, got '1'"),
     ({"start": 3, "end": 2}, "start, end: expected 0 <= start < end, got 3.0, 2.0"),
     ({"start": -1}, "start, end: expected 0 <= start < end, got -1.0, None"),
@@ -68,6 +71,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"coord_space": {"kind": "norm"}}, "coord_space.kind: expected 'pixels', 'norm1' or 'norm1000', got 'norm'"),
     ({"coord_space": {"kind": ["pixels"]}}, "coord_space.kind: expected"),
     ({"coord_space": {"kind": "pixels", "height": 9}}, "coord_space.width: expected a whole number > 0 for 'pixels', got None"),
+    ({"coord_space": {"kind": "pixels", "height": HUGE, "width": 9}}, "coord_space.height: expected a whole number > 0"),
     ({"coord_space": {"kind": "pixels", "height": True, "width": 9}}, "coord_space.height: expected a whole number"),
     ({"coord_space": {"kind": "norm1", "height": 9}}, "coord_space.height: expected none for 'norm1', got 9"),
     ({"coord_space": {"kind": "norm1", "size": 9}}, "coord_space: expected the keys kind, height, width, got"),
@@ -75,9 +79,17 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"frame_times": [-1]}, "frame_times: expected at least one number, all >= 0"),
     ({"frame_times": [HUGE]}, "frame_times: expected a list of numbers"),
     ({"sampling": {"fps": 1}}, "frame_times, sampling: expected exactly one of the two"),
-    ({"frame_times": None, "sampling": {"fps": 0}}, "fps: expected a number > 0, got 0"),
+    ({"frame_times": None, "sampling": {"fps": 0}}, "fps: expected a number above 0, 1000 at most, got 0"),
+    ({"frame_times": None, "sampling": {"fps": 1e9}}, "fps: expected a number above 0, 1000 at most"),
+    (
+        {"frame_times": None, "sampling": {"fps": 1, "max_frames": 10**9}},
+        "max_frames: expected a whole number from 1 to 100000",
+    ),
     ({"frame_times": None, "sampling": {"fps": True}}, "fps: expected a number, got True"),
-    ({"frame_times": None, "sampling": {"fps": 1, "max_frames": 0}}, "max_frames: expected a whole number > 0, got 0"),
+    (
+        {"frame_times": None, "sampling": {"fps": 1, "max_frames": 0}},
+        "max_frames: expected a whole number from 1 to 100000, got 0",
+    ),
     ({"frame_times": None, "sampling": {"fps": 1, "frames": 4}}, "sampling: expected the keys fps, max_frames, start, end"),
     ({"frame_times": None, "sampling": 2}, "sampling: expected an object"),
     ({"truncated": 1}, "truncated: expected true or false, got 1"),
@@ -109,12 +121,19 @@ def test_line_separators_inside_texts_are_no_lines(tmp_path: Path) -> None:
     assert read_questions(path)[0].question == row["question"]
 
 
+def test_a_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    path = tmp_path / "q.jsonl"
+    path.write_text(json.dumps(QUESTION), encoding="utf-8-sig")
+    assert read_questions(path)[0].id == "q"
+
+
 def test_files_are_written_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "out"
     write_text(path, "old")
     with pytest.raises(UnicodeEncodeError):
         write_text(path, "new \ud800")
     assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path], "nothing is left of the attempt"
     write_text(path, "new")
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]

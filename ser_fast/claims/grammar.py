@@ -9,9 +9,6 @@ The tags are those of Open-o3-Video (arXiv 2510.20579) and its successors; the s
 
 from __future__ import annotations
 
-MAX_BOXES = 4
-"""Boxes in one claim."""
-
 MAX_NAME_LENGTH = 64
 """Characters of an object's name."""
 

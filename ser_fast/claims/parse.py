@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Sequence
 from typing import Any
 
@@ -45,7 +46,7 @@ def parse_claims(
 
     Raises:
         TypeError: a text is not a str.
-        ValueError: an unknown profile, or as many values as there are no texts.
+        ValueError: an unknown profile, a duration that is no number >= 0, or a list of another length than texts.
         ImportError: the compiled library is not there.
 
     Source: grammar of Open-o3-Video, arXiv 2510.20579; strict reading in docs/grammar.md.
@@ -58,7 +59,9 @@ def parse_claims(
     spaces = _per_text("coord_space", coord_space, len(texts), one=isinstance(coord_space, CoordSpace))
     one_size = len(frame_hw) == 2 and not isinstance(frame_hw[0], Sequence)
     sizes = _per_text("frame_hw", frame_hw, len(texts), one=one_size)
-    durations = _per_text("duration_s", duration_s, len(texts), one=isinstance(duration_s, (int, float)))
+    durations = _per_text("duration_s", duration_s, len(texts), one=isinstance(duration_s, numbers.Real))
+    if not all(duration >= 0 for duration in durations):
+        raise ValueError(f"duration_s: expected numbers >= 0, got {durations}")
 
     scan = _native.call("scan_claims", [text.encode("utf-8", "surrogatepass") for text in texts])
     num_claims = scan["fault"].size

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from ser_fast.types import ClaimBatch, CoordSpace
+from ser_fast.types import ClaimBatch, CoordSpace, shortest_float32
 
 
 def render_claims(claims: ClaimBatch, *, coord_space: CoordSpace, frame_hw: tuple[int, int]) -> list[str]:
     """One text a response, its claims in the grammar one after another.
 
-    Boxes go from pixels of the frame into coord_space: whole numbers for pixels and thousandths, four decimals for fractions;
-    times get two decimals. Parsing the text inside think tags gives the claims back, up to that rounding.
+    Boxes go from pixels of the frame into coord_space: whole numbers for pixels and thousandths, four decimals for fractions.
+    Parsing the text inside think tags gives the claims back, up to that rounding (which may make a very small box empty).
     """
     height, width = frame_hw
     scale_x, scale_y = (extent / side for extent, side in zip(coord_space.extent(), (width, height), strict=True))
@@ -22,6 +22,6 @@ def render_claims(claims: ClaimBatch, *, coord_space: CoordSpace, frame_hw: tupl
                 f"<box>[{', '.join(str(round(v * s, digits)) for v, s in zip(box, (scale_x, scale_y) * 2, strict=True))}]</box>"
                 for box in claims.claim_boxes(c)
             )
-            parts.append(f"<obj>{claims.name(c)}</obj>{boxes}at<t>{float(claims.time_s[c]):.2f}</t>s")
+            parts.append(f"<obj>{claims.name(c)}</obj>{boxes}at<t>{shortest_float32(float(claims.time_s[c]))}</t>s")
         texts.append(" ".join(parts))
     return texts

@@ -238,8 +238,10 @@ def _checked_device(device: torch.device | str) -> torch.device:
     """A device asked for and absent is an error, not a CPU run."""
     try:
         checked = torch.device(device)
-    except RuntimeError as error:
-        raise RefereeLoadError(f"device: expected cpu, cuda or cuda:N, got {device!r}") from error
+    except RuntimeError:
+        checked = torch.device("meta")
+    if checked.type not in ("cpu", "cuda"):
+        raise RefereeLoadError(f"device: expected cpu, cuda or cuda:N, got {str(device)!r}")
     if checked.type == "cuda" and (checked.index or 0) >= torch.cuda.device_count():
         raise RefereeLoadError(f"device: expected one that is there, got {str(device)!r} of {torch.cuda.device_count()} GPUs")
     return checked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 
@@ -16,8 +17,9 @@ TEXT_TASKS = frozenset({Task.FREE_FORM, Task.SPATIO_TEMPORAL})
 
 _LETTER = re.compile(r"([A-Za-z])\.?|\(([A-Za-z])\)|\[([A-Za-z])\]")
 _OPTION = "Correct Option:"
-# A word of letters and digits; in scripts that are written without spaces each character stands for one.
-_WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\W_\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+")
+_ASCII_WORD = re.compile("[a-z0-9]+")
+# Scripts that are written without spaces: each character stands for a word.
+_UNSPACED = re.compile("([\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff])")
 
 
 def answer_reward(answers: Sequence[str | None], questions: Sequence[Question]) -> torch.Tensor:
@@ -38,20 +40,31 @@ def answer_reward(answers: Sequence[str | None], questions: Sequence[Question]) 
 
     Source: answer rewards of Open-o3-Video (arXiv 2510.20579), without stemming.
     """
+    check_answerable(questions)
     return torch.tensor([_score(answer, question) for answer, question in zip(answers, questions, strict=True)])
 
 
-def _score(answer: str | None, question: Question) -> float:
-    if question.task in LETTER_TASKS:
-        reference = _letter(question.answer)
-        if reference is None:
+def check_answerable(questions: Sequence[Question]) -> None:
+    """Checks that `answer_reward` knows what to compare an answer with.
+
+    Raises:
+        InputError: as `answer_reward`.
+    """
+    for question in questions:
+        if question.task not in LETTER_TASKS | TEXT_TASKS:
+            raise InputError(f"task of question {question.id!r}: {str(question.task)!r} has no answer reward yet")
+        if question.task in LETTER_TASKS and _letter(question.answer) is None:
             raise InputError(f"answer of question {question.id!r}: expected a letter, got {question.answer!r}")
-        if answer is not None and question.task == Task.TEMPORAL_MCQ:
-            answer = answer.rpartition(_OPTION)[2]
-        return float(answer is not None and _letter(answer) == reference)
+
+
+def _score(answer: str | None, question: Question) -> float:
+    if answer is None:
+        return 0.0
     if question.task in TEXT_TASKS:
-        return rouge_mean(answer, question.answer) if answer is not None else 0.0
-    raise InputError(f"task of question {question.id!r}: {str(question.task)!r} has no answer reward yet")
+        return rouge_mean(answer, question.answer)
+    if question.task == Task.TEMPORAL_MCQ:
+        answer = answer.rpartition(_OPTION)[2]
+    return float(_letter(answer) == _letter(question.answer))
 
 
 def _letter(text: str) -> str | None:
@@ -62,15 +75,23 @@ def _letter(text: str) -> str | None:
 def rouge_mean(answer: str, reference: str) -> float:
     """(F1 of ROUGE-1 + F1 of ROUGE-2 + F1 of ROUGE-L) / 3 over lower-case words, without stemming.
 
-    Words are runs of letters and digits of any script; Chinese and Japanese count by the character. Note that ROUGE-2 of a
-    single word is 0, so a right one-word answer gets 2/3.
+    Words are runs of letters, marks and digits of any script, in Unicode's composed form and folded case; Chinese and Japanese
+    count by the character. Note that ROUGE-2 of a single word is 0, so a right one-word answer gets 2/3.
 
     Source: ROUGE (Lin 2004); equal to the rouge_score package (use_stemmer=False) on ASCII text.
     """
-    words, wanted = (_WORD.findall(text.lower()) for text in (answer, reference))
+    words, wanted = _words(answer), _words(reference)
     scores = [_overlap_f1(words, wanted, n) for n in (1, 2)]
     scores.append(_f1(_common_subsequence(words, wanted), len(words), len(wanted)))
     return sum(scores) / 3
+
+
+def _words(text: str) -> list[str]:
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
+    text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+    kept = (c if unicodedata.category(c)[0] in "LMN" else " " for c in text)  # letters, marks, numbers
+    return _UNSPACED.sub(r" \1 ", "".join(kept)).split()
 
 
 def _overlap_f1(words: list[str], wanted: list[str], n: int) -> float:

@@ -12,8 +12,10 @@ from typing import Literal
 
 import torch
 
-from ser_fast.errors import InputError
 from ser_fast.ops import EvidenceReward, evidence_reward, temporal_penalty
+from ser_fast.ops.checks import check_choice
+from ser_fast.ops.evidence_reward import COMBINE, PENALTY_FORMS
+from ser_fast.ops.temporal_penalty import MODES, UNITS
 from ser_fast.types import ClaimBatch, ParseReport, RefereeScores, Segments
 
 
@@ -38,6 +40,16 @@ class EvidenceConfig:
     """Width of the Gaussian of "points" and "interval"."""
     penalty_unit: Literal["seconds", "spacing", "duration"] = "seconds"
 
+    def __post_init__(self) -> None:
+        check_choice("combine", self.combine, COMBINE)
+        check_choice("penalty_form", self.penalty_form, PENALTY_FORMS)
+        check_choice("penalty_mode", self.penalty_mode, MODES)
+        check_choice("penalty_unit", self.penalty_unit, UNITS)
+        if self.cap < 1:
+            raise ValueError(f"cap: expected a number >= 1, got {self.cap}")
+        if not self.sigma > 0:
+            raise ValueError(f"sigma: expected a number > 0, got {self.sigma}")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeLabels:
@@ -51,15 +63,7 @@ class TimeLabels:
 
 
 def claim_penalty(claims: ClaimBatch, labels: TimeLabels, config: EvidenceConfig) -> torch.Tensor:
-    """float32[C] temporal penalty of each claim; see `ops.temporal_penalty`.
-
-    Raises:
-        InputError: a response with claims has none of the times that the mode needs.
-    """
-    wanted = {"snap": labels.frame_times, "points": labels.key_times, "interval": labels.intervals}
-    for r, times in enumerate(wanted[config.penalty_mode]):
-        if not times and len(claims.responses.rows(r)):
-            raise InputError(f"penalty_mode {config.penalty_mode!r}: expected times for response {r}, got none")
+    """float32[C] temporal penalty of each claim; see `ops.temporal_penalty`."""
     return temporal_penalty(
         claims.time_s,
         mode=config.penalty_mode,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ser_fast.errors import InputError
+from ser_fast.rewards.answer import check_answerable
 from ser_fast.rewards.evidence import EvidenceConfig
+from ser_fast.types import Question
+
+PARTS = ("answer", "format", "evidence")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +24,33 @@ class RewardConfig:
     """A response without any accepted claim gets half of the format part only."""
     gate_evidence: bool = False
     """Evidence counts only where the answer part is above 0: a guard against pleasing the referee."""
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.weights) - set(PARTS))
+        if unknown or not all(math.isfinite(weight) for weight in self.weights.values()):
+            raise ValueError(f"weights: expected finite numbers for {', '.join(PARTS)}, got {dict(self.weights)}")
+
+    @property
+    def needed(self) -> tuple[str, ...]:
+        """The parts that have to be computed: those with a weight, and the gate."""
+        gate = {"answer"} if self.gate_evidence and self.weights.get("evidence") else set()
+        return tuple(part for part in PARTS if self.weights.get(part) or part in gate)
+
+    def check_questions(self, questions: Sequence[Question]) -> None:
+        """Checks, before anything is decoded or judged, that the questions have what the reward compares with.
+
+        Raises:
+            InputError: a task without an answer reward, a letter task without a letter, or no key times or interval where the
+                penalty needs them.
+        """
+        if "answer" in self.needed:
+            check_answerable(questions)
+        mode = self.evidence.penalty_mode
+        if "evidence" in self.needed and mode != "snap":
+            for question in questions:
+                if not (question.key_times if mode == "points" else question.interval):
+                    label = "key_times" if mode == "points" else "interval"
+                    raise InputError(f"{label} of question {question.id!r}: expected for penalty_mode {mode!r}, got none")
 
 
 def ser() -> RewardConfig:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -18,6 +19,8 @@ from ser_fast.video.sampling import TIME_TOLERANCE_S, frames_at, uniform_times, 
 
 BACKENDS = ("auto", "pyav")
 IMAGE_FORMATS = ("BMP", "JPEG", "PNG", "WEBP")
+OTHER_IMAGES = (b"GIF8", b"II*\0", b"MM\0*", b"8BPS", b"\0\0\1\0", b"qoif", b"\0\0\0\x0cJXL", b"\0\0\0\x0cjP")
+"""First bytes of images that are whole, but not opened: GIF, TIFF, Photoshop, icons, QOI, JPEG XL, JPEG 2000."""
 EXIF_ORIENTATION = 0x0112
 
 
@@ -93,12 +96,9 @@ def choose_frames(
         if any(value is not None for value in (fps, max_frames, start, end)):
             raise ValueError("times: expected without fps, max_frames, start and end")
         for time in times:
-            if not 0 <= time <= index.duration + TIME_TOLERANCE_S:
+            if not 0 <= time <= (math.inf if index.is_cut else index.duration + TIME_TOLERANCE_S):
                 raise ValueError(f"times: expected seconds in [0, {index.duration:.3f}], got {time}")
-        if index.end < index.duration:
-            # What a file promises and does not have is not replaced by its last frame.
-            times = [time for time in times if time <= last + TIME_TOLERANCE_S or time + TIME_TOLERANCE_S < index.end]
-        return frames_at(shown, times)
+        return frames_at(shown, [time for time in times if has_frame(index, time)])
     if fps is not None:
         return frames_at(shown, uniform_times(last, fps=fps, max_frames=max_frames, start=start, end=end))
     if max_frames is not None and max_frames < 1:
@@ -110,21 +110,28 @@ def choose_frames(
     return list(range(first, stop))
 
 
+def has_frame(index: pyav.VideoIndex, time: float) -> bool:
+    """Whether a frame of the file is on display at a time: what it promises and does not have is not replaced by its last."""
+    is_short = index.is_cut or index.end < index.duration
+    return not is_short or time <= index.times[-1] + TIME_TOLERANCE_S or time + TIME_TOLERANCE_S < index.end
+
+
 def decode_clip(
     index: pyav.VideoIndex,
     numbers: Sequence[int],
     *,
+    at_least_one: bool = True,
     size: tuple[int, int] | None = None,
     device: torch.device | str = "cpu",
     limits: Limits | None = None,
 ) -> Clip:
-    """Decodes frames by number. Returns and raises as `load_clip`."""
+    """Decodes frames by number. Returns and raises as `load_clip`; with at_least_one=False an empty clip is no error."""
     found = pyav.decode(index, numbers, limits)
     missing = [number for number in numbers if number not in found]
     damage = index.damage
     if missing:
         where = f"at {index.times[missing[0]]:.3f} s"
-        if not found:
+        if not found and at_least_one:
             raise DecodeError(index.path, where, "the frame cannot be decoded")
         lost = f"{len(missing)} of {len(numbers)} frames cannot be decoded, the first {where}"
         damage = lost if damage is None else f"{damage}; {lost}"
@@ -156,15 +163,18 @@ def load_image(
     from PIL import Image, UnidentifiedImageError
 
     path, limits = os.fspath(path), limits or Limits()
-    check_file(path)
+    head = check_file(path)
     try:
         with Image.open(path, formats=IMAGE_FORMATS) as image:
             if image.width * image.height > limits.max_pixels:
                 raise RefusedMedia(path, "open", f"{image.height} x {image.width} exceed {limits.max_pixels} pixels")
             pixels = _upright_pixels(image)
+    except Image.DecompressionBombError as error:
+        raise RefusedMedia(path, "open", str(error)) from error
     except UnidentifiedImageError as error:
-        raise DecodeError(path, "open", f"not an image of a known format ({', '.join(IMAGE_FORMATS)})") from error
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:  # what Pillow raises for broken files
+        kind = RefusedMedia if head.startswith(OTHER_IMAGES) else DecodeError
+        raise kind(path, "open", f"not an image of a known format ({', '.join(IMAGE_FORMATS)})") from error
+    except (OSError, SyntaxError, ValueError) as error:  # what Pillow raises for broken files
         raise DecodeError(path, "decode", str(error) or type(error).__name__) from error
     return Clip(
         frames=_resize(torch.from_numpy(pixels)[None], size).to(device),

@@ -8,6 +8,7 @@ import stat
 import struct
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from ser_fast.errors import DecodeError, RefusedMedia
 
@@ -17,7 +18,8 @@ DEMUXERS = "mov,mp4,m4a,3gp,3g2,mj2,matroska,webm,avi,mpegts,mjpeg"
 OPEN_OPTIONS = {"format_whitelist": DEMUXERS, "protocol_whitelist": "file"}
 
 _SCRIPT = re.compile(
-    rb"\s*(?:\xef\xbb\xbf)?\s*(?:#EXTM3U|ffconcat\b|\[playlist\]|v=0\r?\no=|<\?xml|<MPD\b|<ASX\b|<smil\b)", re.IGNORECASE
+    rb"(?:\xef\xbb\xbf)?\s*(?:#EXTM3U|(?:#[^\n]*\n\s*)*(?:ffconcat\b|file\s+\S|\[playlist\]|v=0\r?\no=|<\?xml|<MPD\b|<ASX\b|<smil\b))",
+    re.IGNORECASE,
 )
 _EBML = b"\x1aE\xdf\xa3"
 _BOX_TYPES = {
@@ -70,14 +72,18 @@ def is_known_container(head: bytes) -> bool:
     )
 
 
-def is_cut_off(path: str) -> bool:
-    """Whether a file ends inside a box (mp4), a chunk (avi), a segment (matroska) or a packet (mpegts)."""
+def cut_off(path: str) -> Literal["no", "yes", "at any length"]:
+    """Whether a file ends inside a box (mp4), a chunk (avi), a segment (matroska) or a packet (mpegts).
+
+    "at any length": it does, and its kind writes no length beforehand (mpegts, mp4 in fragments).
+    """
     length = Path(path).stat().st_size
+    is_fragmented = False
     with open(path, "rb") as file:
         head = file.read(1024)
         packet_size = _ts_packet_size(head)
         if packet_size is not None:
-            return length % packet_size != 0
+            return "at any length" if length % packet_size else "no"
         size_of = _box_size
         if head.startswith(b"RIFF"):
             size_of = _riff_size
@@ -86,11 +92,15 @@ def is_cut_off(path: str) -> bool:
         begin = 0
         while begin + 8 <= length:
             file.seek(begin)
-            size = size_of(file.read(16))
+            header = file.read(16)
+            size = size_of(header)
             if size is None:
-                return False
+                return "no"
+            is_fragmented = is_fragmented or header[4:8] == b"moof"
             begin += size
-    return begin > length
+    if begin <= length:
+        return "no"
+    return "at any length" if is_fragmented else "yes"
 
 
 def _element_size(header: bytes) -> int | None:

@@ -52,10 +52,10 @@ def uniform_times(
     if max_frames is not None and max_frames < 1:
         raise ValueError(f"max_frames: expected a number > 0, got {max_frames}")
     count = math.floor((last - first) * fps + 1e-6) + 1
+    if min(count, max_frames or count) > MAX_TIMES:
+        raise ValueError(f"fps: expected at most {MAX_TIMES} times in {last - first:.3f} s, got {fps}, which makes {count}")
     if max_frames is not None and count > max_frames:
         return np.linspace(first, last, max_frames).tolist()
-    if count > MAX_TIMES:
-        raise ValueError(f"fps: expected at most {MAX_TIMES} times in {last - first:.3f} s, got {fps}, which makes {count}")
     return [first + i / fps for i in range(count)]
 
 

@@ -236,6 +236,8 @@ def test_no_texts_and_empty_texts() -> None:
         ({"profile": "lenient"}, ValueError, "profile: expected 'strict', got 'lenient'"),
         ({"duration_s": [1.0]}, ValueError, "duration_s: expected one value, or one for each of 2 texts, got 1"),
         ({"frame_hw": [(9, 9)] * 3}, ValueError, "frame_hw: expected one value, or one for each of 2 texts, got 3"),
+        ({"duration_s": float("nan")}, ValueError, r"duration_s: expected numbers >= 0, got \[nan, nan\]"),
+        ({"duration_s": [1.0, -1.0]}, ValueError, r"duration_s: expected numbers >= 0, got \[1.0, -1.0\]"),
         ({"coord_space": [THOUSANDTHS]}, ValueError, "coord_space: expected one value, or one for each of 2 texts, got 1"),
     ],
 )
@@ -296,30 +298,49 @@ HOSTILE: dict[str, str] = {
     "white space": "<think><obj>a</obj>" + " " * SIZE,
     "near tags": "<objj></bo><think <t></ t>",
     "surrogates": "<obj>\ud800",
+    **{
+        f"a name of {what}": f"<think><obj>{unit * (SIZE // len(unit.encode('utf-8', 'surrogatepass')))}</obj>"
+        "<box>[1,2,300,400]</box>at<t>1</t>s</think>"
+        for what, unit in {
+            "control characters": "\x01",
+            "letters and control characters": "a\x01",
+            "Latin letters": "é",
+            "late control characters": "\x85",
+            "Chinese": "猫",
+            "emoji": "👩‍👧",
+            "surrogates": "\ud800",
+        }.items()
+    },
+    "many odd names": "<think>"
+    + "".join(f"<obj>{i}{chr(1) * 50}</obj><box>[1,2,300,400]</box>at<t>1</t>s" for i in range(1000))
+    + "</think>",
 }
 
 
 def test_hostile_text_costs_little_more_than_ordinary_text(record_property: Callable[[str, object], None]) -> None:
-    """Time per byte of 100 kB of each kind: at most 10 times that of 100 kB of ordinary completions; and linear in the size."""
+    """CPU time per byte of 100 kB of each kind: at most 10 times that of 100 kB of ordinary completions."""
     ordinary = _seconds_per_byte([ORDINARY] * (SIZE // len(ORDINARY)))
-    hostile = {name: _seconds_per_byte([unit * max(1, SIZE // len(unit))]) for name, unit in HOSTILE.items()}
-    ratios = {name: seconds / ordinary for name, seconds in hostile.items()}
+    ratios = {name: _seconds_per_byte([unit * max(1, SIZE // len(unit))]) / ordinary for name, unit in HOSTILE.items()}
     worst = max(ratios, key=ratios.__getitem__)
     record_property("worst ratio", f"{ratios[worst]:.1f} ({worst})")
     assert ratios[worst] <= 10, ratios
-    for name, unit in HOSTILE.items():
-        if len(unit) < 100:
-            growth = _seconds_per_byte([unit * (10 * SIZE // len(unit))]) / hostile[name]
-            assert growth <= 3, f"{name}: in ten times the text a byte takes {growth:.1f} times as long"
 
 
-def _seconds_per_byte(texts: list[str]) -> float:
-    """The best of several parses."""
+@pytest.mark.parametrize("name", [name for name, unit in HOSTILE.items() if len(unit) < 100])
+def test_parsing_is_linear(name: str) -> None:
+    """Ten times the text takes ten times as long, caches aside; were it quadratic, a hundred times."""
+    unit = HOSTILE[name]
+    small, large = ([unit * (size // len(unit))] for size in (3 * SIZE, 30 * SIZE))
+    assert _seconds_per_byte(large, rounds=2) <= 5 * _seconds_per_byte(small)
+
+
+def _seconds_per_byte(texts: list[str], rounds: int = 5) -> float:
+    """The best of several parses, in CPU time of this thread: other processes do not count."""
     best = float("inf")
-    for _ in range(5):
-        begin = time.perf_counter()
+    for _ in range(rounds):
+        begin = time.thread_time()
         _parse(*texts)
-        best = min(best, time.perf_counter() - begin)
+        best = min(best, time.thread_time() - begin)
     return best / sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 

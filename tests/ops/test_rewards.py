@@ -165,7 +165,7 @@ def test_a_response_is_not_valid_only_if_system_faults_leave_nothing() -> None:
     assert math.isnan(reward)
     assert not valid
     assert _reward([(1, 1, 0)], valid=[False], rejected=1)[:2] == (0.0, True), "a policy fault is left"
-    assert _reward([(1, 1, 0)] * 2, valid=[False, True], cap=1)[:2] == (pytest.approx(0.0), True), "one beyond the cap is left"
+    assert not _reward([(1, 1, 0)] * 2, valid=[False, True], cap=1)[1], "what is beyond the cap is not scored at all"
 
 
 def test_a_nan_score_is_a_system_fault() -> None:

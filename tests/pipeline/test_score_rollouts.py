@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from ser_fast.errors import DecodeError, InputError
+from ser_fast.errors import DecodeError, InputError, RefusedMedia
 from ser_fast.faults import PolicyFault, SystemFault
 from ser_fast.jsonl import rollout_from_json
 from ser_fast.pipeline import score_rollouts
@@ -157,45 +157,144 @@ def test_an_image_is_a_clip_of_one_frame_at_0() -> None:
     assert scored.report.rejected_claims(1)[0].reason == "out_of_clip"
 
 
-def test_rules_come_from_the_config() -> None:
-    rollout = _rollout(_thought(_claim(3.25)), key_times=[4.0], interval=[3.0, 5.0])
-    for config, evidence in (
-        (EvidenceConfig(), 0.5),
-        (EvidenceConfig(penalty_mode="points", sigma=0.75), math.exp(-0.5)),
-        (EvidenceConfig(penalty_mode="interval"), 1.0),
-        (EvidenceConfig(penalty_form="subtract", penalty_weight=0.2), 0.9),
-    ):
-        scored = score_rollouts([rollout], clips=Source(), referee=FakeReferee(), reward=RewardConfig(evidence=config))
-        assert scored.table.parts["evidence"].item() == pytest.approx(evidence)
-    weights = {"answer": 0.0, "format": 0.5, "evidence": 2.0}
-    scored = score_rollouts([rollout], clips=Source(), referee=FakeReferee(), reward=RewardConfig(weights=weights))
-    assert scored.table.total.item() == pytest.approx(0.5 + 2 * 0.5)
-    wrong = _rollout(_thought(_claim(3)).replace(">A<", ">B<"))
-    scored = score_rollouts([wrong], clips=Source(), referee=FakeReferee(), reward=RewardConfig(gate_evidence=True))
-    assert scored.table.total.item() == 1.0, "the format part alone"
+def _evidence(config: EvidenceConfig, *claims: str, **labels: Any) -> float:
+    """The evidence part of one response, judged relevance 0.8, localization 0.5."""
+    rollout = _rollout(_thought(*claims), **labels)
+    referee = FakeReferee(lambda _: (0.8, 0.5))
+    scored = score_rollouts([rollout], clips=Source(), referee=referee, reward=RewardConfig(evidence=config))
+    return scored.table.parts["evidence"].item()
 
 
-def test_the_end_of_a_long_video_can_be_cited() -> None:
-    """There a time in float32 may lie milliseconds behind the end."""
+def test_each_field_of_the_evidence_config_counts() -> None:
+    quarter = _claim(3.25)  # half way to half way: penalty 1/2
+    assert _evidence(EvidenceConfig(), quarter) == pytest.approx(0.4 * 0.5)
+    assert _evidence(EvidenceConfig(combine="mean"), quarter) == pytest.approx(0.65 * 0.5)
+    assert _evidence(EvidenceConfig(combine="mean", combine_weight=0.25), quarter) == pytest.approx(0.575 * 0.5)
+    assert _evidence(EvidenceConfig(combine="gate", combine_weight=0.9), quarter) == 0.0
+    assert _evidence(EvidenceConfig(penalty_form="subtract"), quarter) == pytest.approx(0.4 - 0.25)
+    assert _evidence(EvidenceConfig(penalty_form="subtract", penalty_weight=0.2), quarter) == pytest.approx(0.4 - 0.1)
+    two = [_claim(3), _claim(4)]
+    assert _evidence(EvidenceConfig(), *two) == pytest.approx(0.4)
+    assert _evidence(EvidenceConfig(cap=1), *two) == pytest.approx(0.4 / 2 - 0.1)
+    assert _evidence(EvidenceConfig(cap=1, count_cost=0.05), *two) == pytest.approx(0.4 / 2 - 0.05)
+    points = {"penalty_mode": "points"}
+    for options, distance in (({}, 2.0), ({"sigma": 4.0}, 0.5), ({"penalty_unit": "duration", "sigma": 0.1}, 2.0)):
+        config = EvidenceConfig(**points, **options)  # type: ignore[arg-type]
+        assert _evidence(config, _claim(3), key_times=[5.0]) == pytest.approx(0.4 * math.exp(-(distance**2) / 2))
+    spacing = EvidenceConfig(penalty_mode="points", penalty_unit="spacing")
+    frames = {"frame_times": [0.0, 4.0, 8.0]}
+    assert _evidence(spacing, _claim(3), key_times=[5.0], **frames) == pytest.approx(0.4 * math.exp(-0.125))
+    assert _evidence(EvidenceConfig(penalty_mode="interval"), _claim(3), interval=[2.0, 4.0]) == pytest.approx(0.4)
+    assert _evidence(EvidenceConfig(penalty_mode="interval"), _claim(3), interval=[4.0, 5.0]) == pytest.approx(
+        0.4 * math.exp(-0.5)
+    )
 
-    class LongSource(Source):
+
+def test_frame_times_may_come_in_any_order() -> None:
+    assert _evidence(EvidenceConfig(), _claim(3.25), frame_times=[4.0, 0.0, 3.0]) == pytest.approx(0.4 * 0.5)
+
+
+def test_each_field_of_the_reward_config_counts() -> None:
+    right, wrong = _rollout(_thought(_claim(3))), _rollout(_thought(_claim(3)).replace(">A<", ">B<"))
+    bare = _rollout(_thought())
+
+    def total(rollout: Rollout, **fields: Any) -> float:
+        scored = score_rollouts([rollout], clips=Source(), referee=FakeReferee(), reward=RewardConfig(**fields))
+        return scored.table.total.item()
+
+    assert total(right) == 3.0
+    assert total(right, weights={"answer": 0.25, "format": 0.5, "evidence": 2.0}) == 2.75
+    assert total(wrong) == 2.0
+    assert total(wrong, gate_evidence=True) == 1.0
+    assert total(wrong, gate_evidence=True, weights={"evidence": 1.0}) == 0.0, "the gate is looked at without a weight"
+    assert total(bare) == 1.5
+    assert total(bare, require_evidence=False) == 2.0
+
+
+def test_parts_without_weight_are_neither_computed_nor_missed() -> None:
+    """A task without an answer reward is no obstacle where the answer has no weight."""
+    rollout = _rollout(_thought(_claim(3)), task="temporal")
+    scored = score_rollouts([rollout], clips=Source(), referee=FakeReferee(), reward=RewardConfig(weights={"evidence": 1.0}))
+    assert scored.table.total.item() == 1.0
+    assert list(scored.table.parts) == ["evidence"]
+
+
+def test_what_a_question_lacks_is_found_before_anything_is_opened() -> None:
+    class Untouchable:
         def info(self, question: Question) -> ClipInfo:
-            return ClipInfo(frame_hw=(100, 200), duration=80_000.006, times=(0.0, 80_000.0))
+            raise AssertionError("opened")
+
+        load = info
+
+    referee = FakeReferee()
+    with pytest.raises(InputError, match="task of question 'none': 'temporal' has no answer reward yet"):
+        score_rollouts([_rollout(_thought(_claim(3)), task="temporal")], clips=Untouchable(), referee=referee)  # type: ignore[arg-type]
+    assert referee.requests == []
+
+
+def test_files_that_are_refused_on_purpose_stop_the_batch() -> None:
+    class Refusing(Source):
+        def load(self, question: Question, times: Sequence[float]) -> tuple[Clip, list[int | None]]:
+            raise RefusedMedia("clip.mp4", "decode", "too large")
+
+    with pytest.raises(RefusedMedia, match="too large"):
+        score_rollouts([_rollout(_thought(_claim(3)))], clips=Refusing(), referee=FakeReferee())
+
+
+def test_a_video_that_fails_while_it_is_decoded_is_a_system_fault() -> None:
+    class Vanishing(Source):
+        def load(self, question: Question, times: Sequence[float]) -> tuple[Clip, list[int | None]]:
+            raise DecodeError("clip.mp4", "open", "gone")
+
+    scored = score_rollouts([_rollout(_thought(_claim(3)))], clips=Vanishing(), referee=FakeReferee())
+    assert scored.faults == scored.reasons == ("media_error: clip.mp4: open: gone",)
+    assert scored.table.total.isnan().all()
+
+
+def test_a_time_behind_a_file_that_is_cut_off_is_not_the_policys_fault() -> None:
+    class Cut(Source):
+        def info(self, question: Question) -> ClipInfo:
+            return ClipInfo(frame_hw=(100, 200), duration=5.0, times=tuple(TIMES[:5]), damage="cut off", horizon=3600.0)
 
         def load(self, question: Question, times: Sequence[float]) -> tuple[Clip, list[int | None]]:
-            assert max(times) <= 80_000.006
-            return self.clip, [1] * len(times)
+            return self.clip, [int(time) if time < 5 else None for time in times]
 
-    rollout = _rollout(_thought(_claim("80000.006")), frame_times=[0.0, 80_000.0])
-    scored = score_rollouts([rollout], clips=LongSource(), referee=FakeReferee())
-    assert scored.claims.time_s[0].double() > 80_000.006
-    assert scored.table.parts["evidence"].item() > 0.99
+    scored = score_rollouts([_rollout(_thought(_claim(3), _claim(9), _claim(9999)))], clips=Cut(), referee=FakeReferee())
+    assert scored.faults == (None, "frame_missing: none at 9.000 s (cut off)")
+    assert [claim.reason for claim in scored.report.rejected_claims(0)] == ["out_of_clip"]
+    assert scored.table.parts["evidence"].item() == 0.5
+
+
+def test_scores_that_are_none_are_the_referees_fault() -> None:
+    for score in ((7.0, -3.0), (1.1, 0.5), (0.5, -0.1), (math.inf, 0.5)):
+        scored = score_rollouts([_rollout(_thought(_claim(3)))], clips=Source(), referee=FakeReferee(lambda _, s=score: s))
+        assert not scored.table.valid.any(), score
+        assert scored.faults[0] is not None
+        assert scored.faults[0].startswith("referee_error: ")
+
+
+def test_a_total_outage_is_not_a_reward_of_0() -> None:
+    """Nor does it become one because the policy cites more than is judged."""
+    rollout = _rollout(_thought(*[_claim(3, "timeout")] * 9))
+    assert not score_rollouts([rollout], clips=Source(), referee=FailingReferee()).table.valid.any()
+
+
+def test_an_image_and_a_video_of_one_name_are_two() -> None:
+    class Both(Source):
+        def load(self, question: Question, times: Sequence[float]) -> tuple[Clip, list[int | None]]:
+            self.loads.append("image" if question.image else "video")
+            return super().load(question, times)
+
+    source = Both()
+    image = {k: v for k, v in CASES[0]["rollout"].items() if k not in ("video", "frame_times")} | {"image": "clip.mp4"}
+    score_rollouts([_rollout(_thought(_claim(3))), rollout_from_json(image)], clips=source, referee=FakeReferee())
+    assert sorted(source.loads) == ["clip.mp4", "clip.mp4", "image", "video"]
 
 
 def test_labels_and_rules_that_do_not_fit_are_named() -> None:
     rollout = _rollout(_thought(_claim(3)))
     points = RewardConfig(evidence=EvidenceConfig(penalty_mode="points"))
-    with pytest.raises(InputError, match="penalty_mode 'points': expected times for response 0, got none"):
+    with pytest.raises(InputError, match="key_times of question 'none': expected for penalty_mode 'points', got none"):
         score_rollouts([rollout], clips=Source(), referee=FakeReferee(), reward=points)
     late = _rollout(_thought(_claim(3)), frame_times=None, sampling={"fps": 1.0, "start": 11.0})
     with pytest.raises(InputError, match="sampling of rollout 'none': start, end: expected a window that begins in"):

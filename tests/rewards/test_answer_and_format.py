@@ -10,7 +10,15 @@ import torch
 
 from ser_fast.claims import parse_claims
 from ser_fast.errors import InputError
-from ser_fast.rewards import answer_reward, combine, format_reward, get_reward, rouge_mean
+from ser_fast.rewards import (
+    EvidenceConfig,
+    RewardConfig,
+    answer_reward,
+    combine,
+    format_reward,
+    get_reward,
+    rouge_mean,
+)
 from ser_fast.rewards.presets import PRESETS
 from ser_fast.types import CoordSpace, Question, Task
 
@@ -60,7 +68,10 @@ def test_rouge_by_hand() -> None:
 def test_rouge_knows_other_scripts() -> None:
     assert rouge_mean("一只猫", "一只猫") == 1.0
     assert 0 < rouge_mean("一只狗", "一只猫") < 1
-    assert rouge_mean("Größe zwei", "größe zwei") == 1.0
+    assert rouge_mean("Größe zwei", "größe zwei") == rouge_mean("STRASSE lang", "straße lang") == 1.0
+    assert rouge_mean("दान", "दिन") == rouge_mean("की", "का") == rouge_mean("ที่", "ท้") == 0.0, "marks tell words apart"
+    assert rouge_mean("le caf\u00e9 noir", "le cafe\u0301 noir") == 1.0, "composed or not"
+    assert rouge_mean("𠀀𠀁", "𠀀 𠀁") == 1.0
 
 
 def test_rouge_equals_the_package_on_ascii() -> None:
@@ -121,6 +132,39 @@ def test_what_is_missing_makes_the_response_not_valid() -> None:
     assert not combine(parts, {"a": 1.0}, gate={"a": "b"}).valid[0], "nor is its gate known"
     with pytest.raises(ValueError, match="weights, gate: expected names among a, b, got 'c'"):
         combine(parts, {"c": 1.0})
+
+
+def test_configs_check_themselves() -> None:
+    for make, message in (
+        (lambda: EvidenceConfig(penalty_mode="exact"), "penalty_mode: expected one of snap, points, interval, got 'exact'"),  # type: ignore[arg-type]
+        (lambda: EvidenceConfig(combine="max"), "combine: expected one of product, mean, gate, got 'max'"),  # type: ignore[arg-type]
+        (lambda: EvidenceConfig(cap=0), "cap: expected a number >= 1, got 0"),
+        (lambda: EvidenceConfig(sigma=0.0), "sigma: expected a number > 0, got 0.0"),
+        (lambda: RewardConfig(weights={"answer": math.nan}), "weights: expected finite numbers for answer, format, evidence"),
+        (lambda: RewardConfig(weights={"speed": 1.0}), "weights: expected finite numbers for answer, format, evidence"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make()
+
+
+def test_the_defaults_are_those_of_the_reconstruction() -> None:
+    """Written down here once more, so that changing one is a decision."""
+    assert get_reward("ser") == RewardConfig(
+        weights={"answer": 1.0, "format": 1.0, "evidence": 1.0},
+        evidence=EvidenceConfig(
+            combine="product",
+            combine_weight=0.5,
+            penalty_form="scale",
+            penalty_weight=0.5,
+            cap=8,
+            count_cost=0.1,
+            penalty_mode="snap",
+            sigma=1.0,
+            penalty_unit="seconds",
+        ),
+        require_evidence=True,
+        gate_evidence=False,
+    )
 
 
 def test_presets_by_name() -> None:

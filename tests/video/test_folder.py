@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,9 +60,11 @@ def test_links_that_lead_out(folder: MediaFolder) -> None:
     (folder.root / "link.mp4").symlink_to(folder.root.parent / "secret.mp4")
     (folder.root / "link.png").symlink_to("../secret.png")
     (folder.root / "up").symlink_to(folder.root.parent)
+    strict = MediaFolder(folder.root, follow_links=False)
     for question in (about("link.mp4"), about("link.png", image=True), about("up/secret.mp4"), about("below/../up/secret.mp4")):
+        folder.info(question)
         with pytest.raises(DecodeError, match="the name leads out of the folder"):
-            folder.info(question)
+            strict.info(question)
 
 
 def test_links_that_stay_inside(folder: MediaFolder, tmp_path: Path) -> None:
@@ -164,6 +167,40 @@ def test_frames_that_cannot_be_decoded_are_none(clip_of: Callable[[str], Expecte
     assert [None if i is None else read_number(clip.frames[i]) for i in frames] == [None, 27, None, 0]
     assert clip.damage is not None
     assert "2 of 4 frames cannot be decoded, the first at 0.500 s" in clip.damage
+
+
+def test_what_a_claim_gets_does_not_depend_on_the_others(clip_of: Callable[[str], Expected]) -> None:
+    """A frame that cannot be decoded is none, alone as in company."""
+    path = clip_of("holed mp4").path
+    folder = MediaFolder(path.parent)
+    clip, frames = folder.load(about(path.name), [0.5])
+    assert (frames, len(clip.times)) == ([None], 0)
+
+
+@pytest.mark.parametrize("kind", ["ts", "fragmented"])
+def test_a_file_that_is_cut_off_may_have_gone_on(kind: str, clip_of: Callable[[str], Expected]) -> None:
+    """It does not say how long it was, so a time behind what is left is not the fault of who cites it."""
+    path = clip_of(f"short {kind}").path
+    folder = MediaFolder(path.parent)
+    info = folder.info(about(path.name))
+    assert info.horizon == Limits().max_duration_s
+    assert folder.load(about(path.name), [0.0, info.duration + 3])[1] == [0, None]
+
+
+def test_only_a_file_that_is_cut_off_has_a_horizon(folder: MediaFolder, clip_of: Callable[[str], Expected]) -> None:
+    for kind in ("30 fps", "short mp4"):
+        path = clip_of(kind).path
+        assert MediaFolder(path.parent).info(about(path.name)).horizon is None
+    assert folder.info(about("a.mp4")).horizon is None
+
+
+def test_a_time_that_float32_rounds_over_the_end_is_the_end(folder: MediaFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = folder._index("a.mp4")
+    long = dataclasses.replace(index, duration=80_000.006, end=80_000.006)
+    monkeypatch.setattr(folder, "_index", lambda _: long)
+    assert folder.load(about("a.mp4"), [float(np.float32(80_000.006))])[1] == [0]
+    with pytest.raises(ValueError, match="times: expected seconds in"):
+        folder.load(about("a.mp4"), [80_000.1])
 
 
 def test_limits_of_the_folder(folder: MediaFolder) -> None:

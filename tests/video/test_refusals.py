@@ -77,8 +77,9 @@ def test_ffmpeg_does_not_follow_scripts_either(kind: str, ending: str, tmp_path:
 
 def test_a_concat_script_without_its_first_line(tmp_path: Path) -> None:
     target = make(tmp_path / "target.ts").path
-    (tmp_path / "script.mp4").write_text(f"file '{target}'\n")
-    assert_refused(tmp_path / "script.mp4", "open: invalid data", refused=False)
+    for text in (f"file '{target}'\n", f"# a list\n\n# of files\nffconcat version 1.0\nfile {target}\n"):
+        (tmp_path / "script.mp4").write_text(text)
+        assert_refused(tmp_path / "script.mp4", "open: a playlist or a script, not a media file", refused=True)
 
 
 def save(kind: str, path: Path) -> None:

@@ -234,6 +234,7 @@ def index_of(times: np.ndarray, *, end: float | None = None, duration: float | N
         frame_hw=(64, 96),
         end=end,
         duration=end if duration is None else duration,
+        is_cut=False,
         damage=None if duration is None else "ends early",
     )
 

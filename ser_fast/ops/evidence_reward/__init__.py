@@ -55,7 +55,7 @@ def evidence_reward(
     | input | result |
     |---|---|
     | a valid claim with a NaN among rho, lam, p | counts as not valid |
-    | claims, but all within the cap not valid and none beyond it or rejected | NaN, valid False |
+    | claims, but all within the cap not valid, and none rejected | NaN, valid False |
     | no claims | 0, valid |
 
     Args:

@@ -44,6 +44,6 @@ def evidence_reward(
     n = count(scored | ~within_cap) + num_rejected
     mean = segment_sum(torch.where(scored, reward, 0.0), response, num_responses) / n.clamp(min=1)
     total = mean - count_cost * (n - cap).clamp(min=0) / cap
-    is_valid = (n > 0) | (count(within_cap & ~scored) == 0)
+    is_valid = (count(scored) + num_rejected > 0) | (count(within_cap & ~scored) == 0)
     total = torch.where(is_valid, total, torch.nan)
     return total.to(dtype), is_valid, claim_reward.to(dtype)

@@ -14,7 +14,7 @@ import numpy as np
 from av.video.reformatter import VideoReformatter
 
 from ser_fast.errors import DecodeError, RefusedMedia
-from ser_fast.video.media import Limits, is_cut_off
+from ser_fast.video.media import Limits, cut_off
 from ser_fast.video.pyav.container import avi_slots, demux, is_ts, open_container, reason_of, too_long
 from ser_fast.video.pyav.frames import read_frames, to_image
 
@@ -37,6 +37,8 @@ class VideoIndex:
     """Seconds from the first frame shown to the end of the last one that there is."""
     duration: float
     """Seconds from the first frame shown to the end of the last one that the file promises."""
+    is_cut: bool
+    """The file is cut off and does not say how long it was: duration is what is left."""
     damage: str | None
     """Why frames that the file promises are not in it, or which of them suffered."""
 
@@ -61,7 +63,7 @@ def read_index(path: str | os.PathLike[str], limits: Limits | None = None) -> Vi
     path, limits = os.fspath(path), limits or Limits()
     with open_container(path, limits) as (container, stream):
         first = _first_frame(path, container, stream, limits)
-    cut_off = is_cut_off(path)
+    cut = cut_off(path)
     with open_container(path, limits) as (container, stream):
         scan = _read_packets(path, container, stream, limits)
         packets, time_base, in_ts = scan.packets, stream.time_base, is_ts(stream)
@@ -83,8 +85,8 @@ def read_index(path: str | os.PathLike[str], limits: Limits | None = None) -> Vi
         start_s = float(pts[0] * time_base)
         end_s = float(pts[-1] * time_base) + (float(shown[-1].duration * time_base) if shown[-1].duration else gap)
         slack = max(0.5, 2 * gap, 2 * float(gaps[-1]) if len(gaps) else 0.0)
-        promised_s, early = _promise(container, stream, scan, start_s, end_s, 1e-3 if cut_off else slack)
-    if early is None and cut_off:
+        promised_s, early = _promise(container, stream, scan, start_s, end_s, slack if cut == "no" else 1e-3)
+    if early is None and cut != "no":
         early = "ends early: the file is cut off"
     if promised_s - start_s > limits.max_duration_s:
         raise RefusedMedia(path, "index", too_long(promised_s - start_s, limits))
@@ -100,6 +102,7 @@ def read_index(path: str | os.PathLike[str], limits: Limits | None = None) -> Vi
         frame_hw=first.image.shape[:2],
         end=end_s - start_s,
         duration=promised_s - start_s,
+        is_cut=cut == "at any length" or (early is not None and promised_s <= end_s),
         damage="; ".join(note for note in (late, _damage(scan, start_s), early) if note) or None,
     )
 
