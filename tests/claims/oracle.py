@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from dataclasses import dataclass, field
 
 from ser_fast.faults import PolicyFault
-from ser_fast.text import clean
 
 Box = tuple[float, float, float, float]
 
@@ -99,7 +99,7 @@ def parse(text: str, *, scale: tuple[float, float], frame_hw: tuple[int, int], d
             rejected.append((str(reason), attempt.begin, attempt.end))
         else:
             boxes = [_clipped(_in_pixels(box, scale), frame_hw) for box in attempt.boxes]
-            claims.append(OracleClaim(clean(attempt.name), attempt.time_s, boxes))
+            claims.append(OracleClaim(_cleaned(attempt.name), attempt.time_s, boxes))
     return OracleResponse(
         claims=claims,
         rejected=rejected,
@@ -295,7 +295,7 @@ def _impossible(
     attempt: Attempt, scale: tuple[float, float], frame_hw: tuple[int, int], duration_s: float
 ) -> PolicyFault | None:
     """What is wrong with a claim that is written as it should be."""
-    name = clean(attempt.name)
+    name = _cleaned(attempt.name)
     if not name:
         return PolicyFault.MISSING_NAME
     if len(name) > MAX_NAME_LENGTH:
@@ -315,6 +315,12 @@ def _impossible(
     if not 0.0 <= attempt.time_s <= duration_s:
         return PolicyFault.OUT_OF_CLIP
     return None
+
+
+def _cleaned(name: str) -> str:
+    """A name with control characters as spaces, half surrogate pairs replaced, and nothing white around it."""
+    kept = {"Cc": " ", "Cs": "\ufffd"}
+    return "".join(kept.get(unicodedata.category(character), character) for character in name).strip()
 
 
 def _in_pixels(box: Box, scale: tuple[float, float]) -> Box:
