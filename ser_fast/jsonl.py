@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ser_fast.errors import DataError
-from ser_fast.types import CoordSpace, Question, Rollout, Sampling, Task, is_finite_number, is_whole_number
+from ser_fast.numbers import is_finite_number, is_whole_number
+from ser_fast.types import CoordSpace, Question, Rollout, Sampling, Task
 
 SCHEMA = 1
 

@@ -16,8 +16,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from ser_fast.errors import DataError, DecodeError
 from ser_fast.jsonl import read_json_lines, write_text
+from ser_fast.numbers import is_finite_number
 from ser_fast.text import replace_surrogates
-from ser_fast.types import Clip, Rollout, is_finite_number
+from ser_fast.types import Clip, Rollout
 from ser_fast.video import MediaFolder
 
 MAX_WIDTH = 960

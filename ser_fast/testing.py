@@ -71,7 +71,7 @@ def write_random_vlm(
     import torch
     import transformers
 
-    from ser_fast.referee.vlm import no_progress_bar
+    from ser_fast.referee.loading import quiet_transformers
 
     folder = Path(folder)
     tokenizer = tokenizer if tokenizer is not None else byte_tokenizer()
@@ -125,7 +125,7 @@ def write_random_vlm(
             if parameter.ndim > 1:
                 fan_in = math.prod(parameter.shape[1:])
                 torch.nn.init.normal_(parameter, std=gain / math.sqrt(fan_in))
-    with no_progress_bar():
+    with quiet_transformers():
         model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     mean, std = ((0.5,) * 3, (0.5,) * 3) if family == "qwen3_vl" else (None, None)

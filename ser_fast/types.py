@@ -10,13 +10,13 @@ import dataclasses
 import itertools
 import json
 import math
-import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
 from ser_fast.faults import POLICY_FAULTS, PolicyFault
+from ser_fast.numbers import is_whole_number, shortest_float32
 from ser_fast.text import escape_surrogates
 
 if TYPE_CHECKING:
@@ -27,6 +27,9 @@ MAX_SIDE = 1_000_000
 
 Box = tuple[float, float, float, float]
 """x1, y1, x2, y2; the origin is the top left corner of the frame."""
+
+BoxConvention = Literal["pixels", "norm1000"]
+"""How a model family writes boxes: pixels of the resized frame that it sees, or thousandths of the frame."""
 
 
 class _ShapeRepr:
@@ -341,6 +344,14 @@ class RefereeRequest:
     question: str
     answer: str
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.frame_idx < self.clip.frames.shape[0]:
+            raise ValueError(f"frame_idx: expected 0 <= index < {self.clip.frames.shape[0]}, got {self.frame_idx}")
+        height, width = self.clip.frame_hw
+        inside = (0 <= x1 < x2 <= width and 0 <= y1 < y2 <= height for x1, y1, x2, y2 in self.boxes)
+        if not self.boxes or not all(inside):
+            raise ValueError(f"boxes: expected non-empty ones inside a frame of {height} x {width}, got {self.boxes}")
+
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class RefereeScores(_ShapeRepr):
@@ -431,19 +442,3 @@ def _json_number(value: torch.Tensor) -> float | None:
     """A float32 score or reward to seven digits; None for NaN, which JSON does not have."""
     number = float(value)
     return None if math.isnan(number) else float(f"{number:.7g}")
-
-
-def shortest_float32(number: float) -> float:
-    """The number with the fewest digits that rounds to the same float32: 9.2 for 9.19999980926513671875."""
-    exact = struct.pack("f", number)
-    return next(n for digits in range(6, 18) if struct.pack("f", n := float(f"{number:.{digits}g}")) == exact)
-
-
-def is_whole_number(value: object) -> TypeGuard[int]:
-    """A whole JSON number; true and false are not numbers."""
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def is_finite_number(value: object) -> TypeGuard[float]:
-    """A JSON number that is finite and fits a float; true and false are not numbers."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and -1e300 < value < 1e300

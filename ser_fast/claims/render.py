@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ser_fast.types import ClaimBatch, CoordSpace, shortest_float32
+from ser_fast.numbers import shortest_float32
+from ser_fast.types import ClaimBatch, CoordSpace
 
 
 def render_claims(claims: ClaimBatch, *, coord_space: CoordSpace, frame_hw: tuple[int, int]) -> list[str]:

@@ -9,19 +9,28 @@ import torch
 from ser_fast.types import Segments
 
 
-def check_tensor(name: str, value: Any, *, shape: tuple[int | None, ...], dtypes: tuple[torch.dtype, ...] = ()) -> None:
-    """Checks type, number of dimensions, fixed sizes (None: any) and dtype (empty: any real or integer one)."""
+def check_tensor(
+    name: str,
+    value: Any,
+    *,
+    shape: tuple[int | None, ...],
+    dtypes: tuple[torch.dtype, ...] = (),
+    device: torch.device | None = None,
+) -> None:
+    """Checks type, number of dimensions, fixed sizes (None: any), dtype (empty: any real one) and device (None: any)."""
     if not isinstance(value, torch.Tensor):
         raise TypeError(f"{name}: expected a tensor, got {type(value).__name__}")
-    sizes = ", ".join("n" if size is None else str(size) for size in shape)
     fits = value.ndim == len(shape) and all(want is None or want == got for want, got in zip(shape, value.shape, strict=True))
     if not fits:
+        sizes = ", ".join("n" if size is None else str(size) for size in shape)
         raise ValueError(f"{name}: expected the shape [{sizes}], got {list(value.shape)}")
     if dtypes and value.dtype not in dtypes:
         wanted = " or ".join(str(dtype).removeprefix("torch.") for dtype in dtypes)
         raise ValueError(f"{name}: expected {wanted}, got {str(value.dtype).removeprefix('torch.')}")
     if not dtypes and (value.dtype.is_complex or value.dtype == torch.bool):
         raise ValueError(f"{name}: expected real numbers, got {str(value.dtype).removeprefix('torch.')}")
+    if device is not None and value.device != device:
+        raise ValueError(f"{name}: expected on {device}, got {value.device}")
 
 
 def check_segments(name: str, value: Any, *, num_rows: int, device: torch.device) -> None:

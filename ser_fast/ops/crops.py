@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ser_fast.numbers import is_finite_number, is_whole_number
 from ser_fast.ops.checks import check_tensor
 
 INTEGERS = (torch.int64, torch.int32)
@@ -31,38 +32,44 @@ class PatchSpec:
     min_pixels: int = 56 * 56
     max_pixels: int = 28 * 28 * 1280
 
+    def __post_init__(self) -> None:
+        for key in ("patch_size", "temporal_patch_size", "merge_size", "min_pixels", "max_pixels"):
+            value = getattr(self, key)
+            if not is_whole_number(value) or value < 1:
+                raise ValueError(f"{key}: expected a whole number > 0, got {value!r}")
+        if self.min_pixels > self.max_pixels:
+            raise ValueError(f"min_pixels: expected at most max_pixels, {self.max_pixels}, got {self.min_pixels}")
+        for key in ("image_mean", "image_std"):
+            value = getattr(self, key)
+            if not isinstance(value, tuple) or len(value) != 3 or not all(map(is_finite_number, value)):
+                raise ValueError(f"{key}: expected three numbers, got {value!r}")
+        if min(self.image_std) <= 0:
+            raise ValueError(f"image_std: expected numbers > 0, got {self.image_std!r}")
+        if not is_finite_number(self.rescale_factor):
+            raise ValueError(f"rescale_factor: expected a number, got {self.rescale_factor!r}")
+
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PatchSpec:
-        """Reads a `preprocessor_config.json`; size limits as min_pixels and max_pixels or as size.
+        """Reads a `preprocessor_config.json`; size limits as min_pixels and max_pixels or, where those are null, as size.
 
         Raises:
             ValueError: a setting that this layout does not know (another resampling filter, no resizing or normalising), or
-                a missing one.
+                one that is missing or no such number.
         """
-        size = config.get("size") or {}
+        size = config.get("size")
+        size = size if isinstance(size, dict) else {}
         wanted = {"do_resize": True, "do_rescale": True, "do_normalize": True, "resample": 3}
         for key, value in wanted.items():
             if config.get(key, value) != value:
                 raise ValueError(f"{key}: expected {value}, got {config[key]!r}")
-        values = {
-            "patch_size": config.get("patch_size"),
-            "temporal_patch_size": config.get("temporal_patch_size"),
-            "merge_size": config.get("merge_size"),
-            "min_pixels": config.get("min_pixels", size.get("shortest_edge")),
-            "max_pixels": config.get("max_pixels", size.get("longest_edge")),
-        }
-        for key, value in values.items():
-            if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{key}: expected a whole number > 0, got {value!r}")
+        keys = ("patch_size", "temporal_patch_size", "merge_size", "min_pixels", "max_pixels", "image_mean", "image_std")
+        values: dict[str, Any] = {key: config.get(key) for key in keys}
+        for key, edge in (("min_pixels", "shortest_edge"), ("max_pixels", "longest_edge")):
+            if values[key] is None:
+                values[key] = size.get(edge)
         for key in ("image_mean", "image_std"):
-            if len(config.get(key) or ()) != 3:
-                raise ValueError(f"{key}: expected three numbers, got {config.get(key)!r}")
-        return cls(
-            image_mean=tuple(map(float, config["image_mean"])),  # type: ignore[arg-type]
-            image_std=tuple(map(float, config["image_std"])),  # type: ignore[arg-type]
-            rescale_factor=float(config.get("rescale_factor", 1 / 255)),
-            **values,
-        )
+            values[key] = tuple(values[key]) if isinstance(values[key], list | tuple) else values[key]
+        return cls(rescale_factor=config.get("rescale_factor", 1 / 255), **values)
 
     @property
     def factor(self) -> int:
@@ -77,7 +84,8 @@ class PatchSpec:
     def fit(self, height: int, width: int, *, max_pixels: int | None = None) -> tuple[int, int]:
         """(height, width) to resize to: multiples of `factor`, min_pixels <= area <= max_pixels, ratio kept as well as goes.
 
-        The arithmetic of transformers' smart_resize (round half to even), without its limit of 200 on the ratio.
+        The arithmetic of transformers' smart_resize (round half to even), without its limit of 200 on the ratio: of an image
+        so thin that its shorter side is `factor` the area may exceed max_pixels.
         """
         factor, limit = self.factor, min(self.max_pixels, max_pixels or self.max_pixels)
         rows, columns = round(height / factor) * factor, round(width / factor) * factor

@@ -16,8 +16,6 @@ def pairing_arguments(
     a: torch.Tensor, b: torch.Tensor, paired: bool, segments: tuple[Segments, Segments] | None
 ) -> tuple[torch.Tensor, torch.Tensor, str, torch.Tensor | None, torch.Tensor | None, int]:
     """Checks how two tables are to be paired and spells it out for the registered op."""
-    if a.device != b.device:
-        raise ValueError(f"b: expected to be on {a.device} with a, got {b.device}")
     if paired and segments is not None:
         raise ValueError("paired, segments: expected at most one of the two")
     if paired:

@@ -65,6 +65,8 @@ class Op:
     fake: Callable[..., Any]
     """Shapes and dtypes of the result, from those of the arguments."""
     cases: Callable[[], Iterable[Case]]
+    differentiable: bool = False
+    """Has a gradient of its own, registered beside it. The others' results never require one, whatever goes in."""
 
     def __call__(self, *args: Any, backend: str = "auto") -> Any:
         """Calls the registered op."""
@@ -98,12 +100,20 @@ def register(op: Op) -> Op:
 
     def run(*args: Any) -> Any:
         *inputs, backend = args
-        return op.select(backend, inputs[0].device.type).run(*inputs)
+        device = inputs[0].device.type
+        with torch.autocast(device, enabled=False):  # an op computes in the dtype that it states
+            return op.select(backend, device).run(*inputs)
 
     def fake(*args: Any) -> Any:
         return op.fake(*args[:-1])
 
+    def without_gradient(*args: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return op(*args[:-1], backend=args[-1])
+
     LIBRARY.impl(op.name, run, "CompositeExplicitAutograd")
+    if not op.differentiable:
+        LIBRARY.impl(op.name, without_gradient, "Autograd")
     torch.library.register_fake(f"ser_fast::{op.name}", fake, lib=LIBRARY)
     OPS[op.name] = op
     return op

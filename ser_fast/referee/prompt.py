@@ -14,12 +14,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from ser_fast.ops import PatchSpec
 from ser_fast.packing import Segment
 from ser_fast.text import clean
-from ser_fast.types import Box, Clip, RefereeRequest
+from ser_fast.types import Box, BoxConvention, Clip, RefereeRequest
 
 SYSTEM = "You check visual evidence. You answer with a single digit and nothing else."
 
@@ -39,9 +38,6 @@ LOCALIZATION = (
     "Is the cited evidence in the cited place? Rate it from 0 (it is not inside the box) to {top} (the box holds it whole and"
     " fits tightly)."
 )
-
-BoxConvention = Literal["pixels", "norm1000"]
-"""How a model family writes boxes: pixels of the resized frame that it sees, or thousandths of the frame."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,8 +62,16 @@ class RefereeConfig:
     """Tokens of one forward pass, padding included."""
 
     def __post_init__(self) -> None:
-        if not 2 <= self.levels <= 10:
+        if not isinstance(self.levels, int) or not 2 <= self.levels <= 10:
             raise ValueError(f"levels: expected 2 to 10, got {self.levels}")
+        for name in ("crop_margin", "min_crop_margin_px"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name}: expected a number >= 0, got {getattr(self, name)}")
+        if not self.max_crop_ratio >= 1:
+            raise ValueError(f"max_crop_ratio: expected a number >= 1, got {self.max_crop_ratio}")
+        for name in ("min_crop_side_px", "max_frame_pixels", "max_crop_pixels", "max_row_tokens", "max_batch_tokens"):
+            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+                raise ValueError(f"{name}: expected a whole number > 0, got {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -151,15 +151,25 @@ def test_out_is_written_and_returned() -> None:
     exact(image, crop_resize(*arguments, out_hw=(5, 6)))
 
 
-def test_strided_frames() -> None:
-    frames = torch.randint(256, (4, 50, 70, 3), dtype=torch.uint8)
-    arguments = torch.tensor([1]), torch.tensor([[3, 4, 40, 44]])
-    for view in (
-        frames[::2],
-        frames[:, ::2].repeat(1, 2, 1, 1)[:, :50],
-        frames.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1),
-    ):
-        exact(crop_resize(view, *arguments, out_hw=(9, 9)), crop_resize(view.contiguous(), *arguments, out_hw=(9, 9)))
+STRIDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "every other frame": lambda frames: frames[::2],
+    "every other row": lambda frames: frames[:, ::2],
+    "a part of each row": lambda frames: frames[:, :, 20:70],
+    "one frame repeated": lambda frames: frames[:1].expand(4, -1, -1, -1),
+    "every other pixel": lambda frames: frames[:, :, ::2],
+    "channels first": lambda frames: frames.permute(0, 3, 1, 2).contiguous().permute(0, 2, 3, 1),
+    "transposed": lambda frames: frames.transpose(1, 2),
+}
+
+
+@pytest.mark.parametrize("kind", STRIDED)
+@pytest.mark.parametrize("size", [(28, 56), (40, 47)], ids=["resized", "one pass"])
+def test_strided_frames(kind: str, size: tuple[int, int]) -> None:
+    view = STRIDED[kind](torch.randint(256, (4, 80, 100, 3), dtype=torch.uint8))
+    arguments = torch.tensor([1]), torch.tensor([[3, 0, 50, 40]])
+    exact(crop_resize(view, *arguments, out_hw=size), crop_resize(view.clone(), *arguments, out_hw=size, backend="reference"))
+    options = {"sizes": [(28, 56)], "spec": PatchSpec()}
+    exact(crop_patchify(view, *arguments, **options)[0], crop_patchify(view.clone(), *arguments, **options)[0])
 
 
 def test_threads_do_not_change_the_bytes() -> None:
@@ -187,6 +197,78 @@ def test_fit_is_smart_resize(height_width: tuple[int, int]) -> None:
         if width <= 200 * height:
             assert size == smart_resize(height, width, spec.factor, spec.min_pixels, spec.max_pixels)
     assert PatchSpec().fit(1080, 1920, max_pixels=100_000) == smart_resize(1080, 1920, 28, 3136, 100_000)
+
+
+CONFIG = {
+    "patch_size": 16,
+    "temporal_patch_size": 2,
+    "merge_size": 2,
+    "image_mean": [0.5, 0.4, 0.3],
+    "image_std": [0.5, 0.6, 0.7],
+    "min_pixels": 5000,
+    "max_pixels": 70_000,
+    "rescale_factor": 1 / 127.5,
+}
+
+
+def test_spec_from_a_config() -> None:
+    assert PatchSpec.from_config(CONFIG) == PatchSpec(
+        patch_size=16,
+        image_mean=(0.5, 0.4, 0.3),
+        image_std=(0.5, 0.6, 0.7),
+        rescale_factor=1 / 127.5,
+        min_pixels=5000,
+        max_pixels=70_000,
+    )
+    sizes = {"min_pixels": None, "max_pixels": None, "size": {"shortest_edge": 4096, "longest_edge": 8192}}
+    spec = PatchSpec.from_config(CONFIG | sizes)
+    assert (spec.min_pixels, spec.max_pixels) == (4096, 8192)
+
+
+def test_the_limit_of_the_spec_holds_against_a_wider_one() -> None:
+    assert PatchSpec(max_pixels=100_000).fit(1080, 1920, max_pixels=10**6) == PatchSpec(max_pixels=100_000).fit(1080, 1920)
+
+
+def test_rescaling_is_that_of_the_config() -> None:
+    """Qwen2-VL processors divide by 255; another factor must not be lost."""
+    frames = torch.full((1, 28, 28, 3), 51, dtype=torch.uint8)
+    spec = PatchSpec(image_mean=(0.0, 0.0, 0.0), image_std=(1.0, 1.0, 1.0), rescale_factor=1 / 102)
+    for backend in ("cpu", "reference"):
+        rows, _ = crop_patchify(
+            frames, torch.tensor([0]), torch.tensor([[0, 0, 28, 28]]), sizes=[(28, 28)], spec=spec, backend=backend
+        )
+        exact(rows, torch.full_like(rows, 0.5))
+
+
+@pytest.mark.parametrize("temporal", [1, 3])
+def test_other_temporal_patch_sizes(temporal: int) -> None:
+    frames = torch.randint(256, (1, 40, 40, 3), dtype=torch.uint8)
+    spec = PatchSpec(temporal_patch_size=temporal)
+    arguments = frames, torch.tensor([0]), torch.tensor([[2, 3, 40, 30]])
+    rows, _ = crop_patchify(*arguments, sizes=[(28, 56)], spec=spec)
+    exact(rows, crop_patchify(*arguments, sizes=[(28, 56)], spec=spec, backend="reference")[0])
+    slots = rows.reshape(8, 3, temporal, 14, 14)
+    exact(slots, slots[:, :, :1].expand_as(slots).contiguous())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"patch_size": 0}, "patch_size: expected a whole number > 0, got 0"),
+        ({"patch_size": None}, "patch_size: expected a whole number > 0, got None"),
+        ({"merge_size": True}, "merge_size: expected a whole number > 0, got True"),
+        ({"min_pixels": 80_000}, "min_pixels: expected at most max_pixels, 70000, got 80000"),
+        ({"image_mean": [0.5, 0.5]}, r"image_mean: expected three numbers, got \(0.5, 0.5\)"),
+        ({"image_mean": None}, "image_mean: expected three numbers, got None"),
+        ({"image_std": [1.0, 0.0, 1.0]}, "image_std: expected numbers > 0"),
+        ({"rescale_factor": None}, "rescale_factor: expected a number, got None"),
+        ({"resample": 2}, "resample: expected 3, got 2"),
+        ({"do_resize": False}, "do_resize: expected True, got False"),
+    ],
+)
+def test_specs_that_make_no_sense(change: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        PatchSpec.from_config(CONFIG | change)
 
 
 @pytest.mark.parametrize(

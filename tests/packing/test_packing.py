@@ -50,6 +50,12 @@ def test_positions_by_hand() -> None:
     assert width == [0, 1, 2, 3, 4, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11, 12, 6, 7]
 
 
+def test_positions_behind_an_upright_image() -> None:
+    ids, grid = _image(3, 1)
+    packed = pack_rows([[Segment(ids=(*ids, 3), grids=(grid,))]], image_token_id=IMAGE, merge_size=MERGE)
+    assert packed.position_ids[:, 0].tolist() == [[0, 0, 0, 3], [0, 1, 2, 3], [0, 0, 0, 3]]
+
+
 def test_mask_shows_each_token_its_own_past_and_its_ancestors() -> None:
     rows = [_tree(), [Segment(ids=(1, 2, 3)), Segment(ids=(4,)), Segment(ids=(5, 6), parent=1)]]
     packed = pack_rows(rows, image_token_id=IMAGE, merge_size=MERGE)

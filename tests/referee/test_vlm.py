@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,12 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from ser_fast.errors import RefereeLoadError
 from ser_fast.packing import PackedRows, image_order, pack_rows, path_to
 from ser_fast.referee import RefereeConfig, VLMReferee
 from ser_fast.referee import vlm as vlm_module
 from ser_fast.referee.prompt import View
-from ser_fast.testing import SPECIAL_TOKENS, write_random_vlm
 from ser_fast.types import RefereeRequest, RefereeScores
 from tests.conftest import FAMILIES
 from tests.support.referee import make_clip, make_requests
@@ -202,6 +198,39 @@ def test_expectation_and_mass_by_hand(random_vlm: dict[str, Path], requests: lis
     torch.testing.assert_close(scores.level_mass, torch.full((9,), 5 / referee.model.lm_head.weight.shape[0]))
 
 
+def test_scores_by_hand() -> None:
+    """Axis 0 is relevance and axis 1 localization; level 0 is worth 0 and the top level 1; the mass is the smaller one."""
+    probability = torch.tensor(
+        [
+            [[0.0, 0.0, 0.0, 0.0, 0.5], [0.5, 0.0, 0.0, 0.0, 0.0]],
+            [[0.2, 0.0, 0.2, 0.0, 0.0], [0.0, 0.1, 0.0, 0.3, 0.0]],
+            [[0.1, 0.1, 0.1, 0.1, 0.1], [0.1, 0.1, torch.nan, 0.1, 0.1]],
+            [[torch.nan] * 5, [0.1] * 5],
+        ]
+    )
+    scores = vlm_module._to_scores(probability.log())
+    torch.testing.assert_close(scores.relevance[:2], torch.tensor([1.0, 0.25]))
+    torch.testing.assert_close(scores.localization[:2], torch.tensor([0.0, 0.25 * 0.25 + 0.75 * 0.75]))
+    torch.testing.assert_close(scores.level_mass[:2], torch.tensor([0.5, 0.4]))
+    assert vlm_module._to_scores(torch.tensor([[[0.1] * 5, [0.05] * 5]]).log()).level_mass.tolist() == pytest.approx([0.25])
+    assert scores.valid.tolist() == [True, True, False, False], "one axis that is not finite makes the claim unscorable"
+
+
+def test_an_autocast_around_the_caller_changes_nothing(referee: VLMReferee, requests: list[RefereeRequest]) -> None:
+    expected = referee.score(requests).relevance
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(referee.score(requests).relevance, expected, atol=1e-6, rtol=0)
+
+
+def test_batches_hold_their_budget(referee: VLMReferee, requests: list[RefereeRequest]) -> None:
+    trees = referee.prompts.trees(requests) * 3
+    budget = 2 * max(tree.num_tokens for tree in trees)
+    batches = vlm_module._batches(trees, budget)
+    assert sorted(id(t) for batch in batches for t in batch) == sorted(map(id, trees))
+    assert all(max(t.num_tokens for t in batch) * len(batch) <= budget for batch in batches)
+    assert len(batches) < len(trees)
+
+
 def test_box_text_reads_back(referee: VLMReferee, requests: list[RefereeRequest]) -> None:
     """The numbers in the prompt, in the model's own convention, are the boxes to within half a unit of it."""
     height, width = requests[0].clip.frame_hw
@@ -294,92 +323,3 @@ def test_levels_between_2_and_10(random_vlm: dict[str, Path], requests: list[Ref
         assert VLMReferee(random_vlm["qwen3_vl"], config=config).score(requests).valid.all()
     with pytest.raises(ValueError, match="levels: expected 2 to 10, got 11"):
         RefereeConfig(levels=11)
-
-
-def test_a_level_of_two_tokens_is_refused() -> None:
-    with pytest.raises(RefereeLoadError, match="folder: the level '4' is 2 tokens in this tokenizer, expected one"):
-        vlm_module._single_token(lambda _: [1, 2], "4", "folder")
-
-
-@pytest.fixture
-def folder(random_vlm: dict[str, Path], tmp_path: Path) -> Path:
-    """A copy to break."""
-    return Path(shutil.copytree(random_vlm["qwen2_5_vl"], tmp_path / "model"))
-
-
-def _edit(path: Path, **changes: object) -> None:
-    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def _break_weights(folder: Path) -> None:
-    from safetensors.torch import load_file, save_file
-
-    weights = load_file(folder / "model.safetensors")
-    del weights["lm_head.weight"]
-    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
-
-
-BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no config": (lambda f: (f / "config.json").unlink(), "not a model folder: config.json is missing"),
-    "no tokenizer": (lambda f: (f / "tokenizer.json").unlink(), "not a model folder: tokenizer.json or vocab.json is missing"),
-    "no pixel settings": (lambda f: (f / "preprocessor_config.json").unlink(), "preprocessor_config.json is missing"),
-    "no weights": (lambda f: (f / "model.safetensors").unlink(), r"\*.safetensors is missing"),
-    "one weight missing": (_break_weights, "1 weights are missing or have another shape, lm_head.weight among them"),
-    "cut weights": (lambda f: (f / "model.safetensors").write_bytes(b"\x10\x00"), "cannot be loaded: "),
-    "another family": (lambda f: _edit(f / "config.json", model_type="llama"), "model family 'llama' is not supported"),
-    "recurrent layers": (lambda f: _edit(f / "config.json", model_type="qwen3_5"), "model family 'qwen3_5' is not supported"),
-    "config no JSON": (lambda f: (f / "config.json").write_text("{"), "config.json is not JSON"),
-    "no chat template": (lambda f: (f / "chat_template.jinja").unlink(), "the tokenizer has no chat template"),
-    "odd pixels": (
-        lambda f: _edit(f / "preprocessor_config.json", resample=2),
-        "preprocessor_config.json: resample: expected 3",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", BREAKS)
-def test_folders_that_are_none_are_refused_in_one_line(case: str, folder: Path) -> None:
-    spoil, message = BREAKS[case]
-    spoil(folder)
-    with pytest.raises(RefereeLoadError, match=message) as caught:
-        VLMReferee(folder)
-    assert str(folder) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_no_such_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RefereeLoadError, match=r"no such folder$"):
-        VLMReferee(tmp_path / "missing")
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(RefereeLoadError, match="nobody/nothing: no such folder, and not to be had from the hub: "):
-        VLMReferee("nobody/nothing")
-
-
-@pytest.mark.parametrize(
-    ("device", "message"),
-    [
-        ("cuda:99", r"device: expected one that is there, got 'cuda:99' of [0-9]+ GPUs"),
-        ("gpu", "device: expected cpu, cuda or cuda:N, got 'gpu'"),
-    ],
-)
-def test_an_absent_device_is_an_error_not_a_cpu_run(device: str, message: str, random_vlm: dict[str, Path]) -> None:
-    with pytest.raises(RefereeLoadError, match=message):
-        VLMReferee(random_vlm["qwen2_vl"], device=device)
-
-
-def test_pixel_settings_in_the_newer_place(folder: Path) -> None:
-    settings = json.loads((folder / "preprocessor_config.json").read_text())
-    size = {"shortest_edge": settings.pop("min_pixels"), "longest_edge": settings.pop("max_pixels")}
-    (folder / "processor_config.json").write_text(json.dumps({"image_processor": settings | {"size": size}}))
-    spec = VLMReferee(folder).spec
-    (folder / "preprocessor_config.json").unlink()
-    assert VLMReferee(folder).spec == spec
-
-
-def test_special_tokens_of_the_random_folders_are_those_of_qwen(tmp_path: Path) -> None:
-    folder = write_random_vlm(tmp_path / "m", family="qwen3_vl")
-    config = json.loads((folder / "config.json").read_text())
-    added = json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
-    ids = {token["content"]: token["id"] for token in added}
-    assert set(SPECIAL_TOKENS) <= set(ids)
-    assert config["image_token_id"] == ids["<|image_pad|>"]

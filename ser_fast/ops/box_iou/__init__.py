@@ -44,5 +44,5 @@ def box_iou(
     Source: Jaccard index; corner convention of torchvision's box_iou (github.com/pytorch/vision).
     """
     check_tensor("a", a, shape=(None, 4))
-    check_tensor("b", b, shape=(None, 4))
+    check_tensor("b", b, shape=(None, 4), device=a.device)
     return OP(*pairing_arguments(a, b, paired, segments), backend=backend)

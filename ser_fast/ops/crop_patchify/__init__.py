@@ -59,8 +59,8 @@ def crop_patchify(
     if out is None:
         return OP(frames, frame_idx, boxes, flat, *layout, *values, backend=backend), grid
     num_rows = int(grid.prod(1).sum())
-    check_tensor("out", out, shape=(num_rows, spec.row_size), dtypes=(dtype,))
-    if out.device != frames.device or not out.is_contiguous():
-        raise ValueError(f"out: expected a contiguous tensor on {frames.device}, got one on {out.device}")
+    check_tensor("out", out, shape=(num_rows, spec.row_size), dtypes=(dtype,), device=frames.device)
+    if not out.is_contiguous():
+        raise ValueError(f"out: expected a contiguous tensor, got one with strides {list(out.stride())}")
     OUT_OP(frames, frame_idx, boxes, flat, *layout, *values, out, backend=backend)
     return out, grid

@@ -47,8 +47,8 @@ def crop_resize(
     height, width = out_hw
     if out is None:
         return OP(frames, frame_idx, boxes, height, width, backend=backend)
-    check_tensor("out", out, shape=(boxes.shape[0], height, width, 3), dtypes=(torch.uint8,))
-    if out.device != frames.device or not out.is_contiguous():
-        raise ValueError(f"out: expected a contiguous tensor on {frames.device}, got one on {out.device}")
+    check_tensor("out", out, shape=(boxes.shape[0], height, width, 3), dtypes=(torch.uint8,), device=frames.device)
+    if not out.is_contiguous():
+        raise ValueError(f"out: expected a contiguous tensor, got one with strides {list(out.stride())}")
     OUT_OP(frames, frame_idx, boxes, height, width, out, backend=backend)
     return out

@@ -54,7 +54,7 @@ def evidence_reward(
 
     | input | result |
     |---|---|
-    | a valid claim with a NaN among rho, lam, p | counts as not valid |
+    | a valid claim with a NaN or an infinity among rho, lam, p | counts as not valid |
     | claims, but all within the cap not valid, and none rejected | NaN, valid False |
     | no claims | 0, valid |
 
@@ -69,7 +69,7 @@ def evidence_reward(
         backend: "auto", or the name of one backend, which runs or raises.
 
     Returns:
-        `EvidenceReward`; float64 if relevance is float64, else float32.
+        `EvidenceReward`; float64 if an input is float64, else float32.
 
     Raises:
         ValueError: wrong shape, dtype or device, an unknown rule, cap < 1.
@@ -79,18 +79,18 @@ def evidence_reward(
     a default of ours, none is the paper's.
     """
     check_tensor("relevance", relevance, shape=(None,))
-    num_claims = relevance.shape[0]
-    check_tensor("localization", localization, shape=(num_claims,))
-    check_tensor("penalty", penalty, shape=(num_claims,))
-    check_tensor("valid", valid, shape=(num_claims,), dtypes=(torch.bool,))
-    check_segments("segments", segments, num_rows=num_claims, device=relevance.device)
+    num_claims, device = relevance.shape[0], relevance.device
+    check_tensor("localization", localization, shape=(num_claims,), device=device)
+    check_tensor("penalty", penalty, shape=(num_claims,), device=device)
+    check_tensor("valid", valid, shape=(num_claims,), dtypes=(torch.bool,), device=device)
+    check_segments("segments", segments, num_rows=num_claims, device=device)
     check_choice("combine", combine, COMBINE)
     check_choice("penalty_form", penalty_form, PENALTY_FORMS)
     if cap < 1:
         raise ValueError(f"cap: expected a number >= 1, got {cap}")
     if num_rejected is None:
-        num_rejected = torch.zeros(len(segments), dtype=torch.int64, device=relevance.device)
-    check_tensor("num_rejected", num_rejected, shape=(len(segments),), dtypes=(torch.int64,))
+        num_rejected = torch.zeros(len(segments), dtype=torch.int64, device=device)
+    check_tensor("num_rejected", num_rejected, shape=(len(segments),), dtypes=(torch.int64,), device=device)
     rule = (combine, float(weight), penalty_form, float(penalty_weight), cap, float(count_cost))
     result = OP(relevance, localization, penalty, valid, segments.offsets, num_rejected, *rule, backend=backend)
     return EvidenceReward(*result)

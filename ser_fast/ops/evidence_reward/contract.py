@@ -12,8 +12,15 @@ from ser_fast.ops.evidence_reward import reference
 from ser_fast.ops.registry import Case, Kernel, Op, register
 
 
-def _fake(relevance: torch.Tensor, *rest: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    num_responses, dtype = rest[3].shape[0] - 1, float_dtype(relevance)
+def _fake(
+    relevance: torch.Tensor,
+    localization: torch.Tensor,
+    penalty: torch.Tensor,
+    valid: torch.Tensor,
+    offsets: torch.Tensor,
+    *_: Any,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    num_responses, dtype = offsets.shape[0] - 1, float_dtype(relevance, localization, penalty)
     return (
         relevance.new_empty(num_responses, dtype=dtype),
         relevance.new_empty(num_responses, dtype=torch.bool),
@@ -35,6 +42,8 @@ def _cases() -> Iterator[Case]:
         yield Case(id=name, args=(*scores, valid, offsets, rejected, *rule))
     yield Case(id="half", args=(*scores.half(), valid, offsets, rejected, *rules["product"]))
     yield Case(id="double", args=(*scores.double(), valid, offsets, rejected, *rules["product"]))
+    mixed = scores[0].half(), scores[1], scores[2].double()
+    yield Case(id="mixed", args=(*mixed, valid, offsets, rejected, *rules["product"]))
     strided = scores.repeat(1, 2).t().contiguous().t()[:, ::2]
     yield Case(id="strided", args=(*strided, valid, offsets, rejected, *rules["product"]))
     yield Case(id="no-claims", args=(*scores[:, :0], valid[:0], torch.tensor([0, 0]), rejected[:1], *rules["product"]))

@@ -22,7 +22,7 @@ def evidence_reward(
     cap: int,
     count_cost: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    dtype = float_dtype(relevance)
+    dtype = float_dtype(relevance, localization, penalty)
     rho, lam, p = relevance.double(), localization.double(), penalty.double()
     if combine == "product":
         score = rho * lam
@@ -35,7 +35,7 @@ def evidence_reward(
     num_claims, num_responses = relevance.shape[0], offsets.numel() - 1
     response = row_to_segment(offsets, num_claims)
     within_cap = torch.arange(num_claims, device=offsets.device) - offsets[response] < cap
-    scored = within_cap & valid & ~(rho.isnan() | lam.isnan() | p.isnan())
+    scored = within_cap & valid & rho.isfinite() & lam.isfinite() & p.isfinite()
     claim_reward = torch.where(scored, reward, torch.where(within_cap, torch.nan, 0.0))
 
     def count(rows: torch.Tensor) -> torch.Tensor:

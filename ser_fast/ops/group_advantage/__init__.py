@@ -52,7 +52,7 @@ def group_advantage(
     check_choice("scale", scale, SCALES)
     if valid is None:
         valid = torch.ones(rewards.shape, dtype=torch.bool, device=rewards.device)
-    check_tensor("valid", valid, shape=(rewards.shape[0],), dtypes=(torch.bool,))
+    check_tensor("valid", valid, shape=(rewards.shape[0],), dtypes=(torch.bool,), device=rewards.device)
     if eps < 0 or ddof < 0:
         raise ValueError(f"eps, ddof: expected numbers >= 0, got {eps}, {ddof}")
     return OP(rewards, segments.offsets, valid, scale, float(eps), ddof, backend=backend)

@@ -48,7 +48,7 @@ def interval_iou(
     Source: temporal IoU of video grounding; IoP of grounded video QA (NExT-GQA).
     """
     check_tensor("a", a, shape=(None, 2))
-    check_tensor("b", b, shape=(None, 2))
+    check_tensor("b", b, shape=(None, 2), device=a.device)
     arguments = pairing_arguments(a, b, paired, segments)
     if not union:
         return OP(*arguments, backend=backend)

@@ -69,7 +69,7 @@ def temporal_penalty(
     check_choice("mode", mode, MODES)
     check_choice("unit", unit, UNITS)
     check_segments("segments", segments, num_rows=time_s.shape[0], device=time_s.device)
-    check_tensor("duration", duration, shape=(len(segments),))
+    check_tensor("duration", duration, shape=(len(segments),), device=time_s.device)
     if not sigma > 0:
         raise ValueError(f"sigma: expected a number > 0, got {sigma}")
     target, name = {"snap": (frame_times, "frame_times"), "points": (key_times, "key_times")}.get(
@@ -118,7 +118,7 @@ def adaptive_sigma(progress: float) -> float:
 
 def _check_ragged(name: str, value: Ragged, num_responses: int, device: torch.device, *, pairs: bool) -> None:
     table, segments = value
-    check_tensor(f"{name}[0]", table, shape=(None, 2) if pairs else (None,))
+    check_tensor(f"{name}[0]", table, shape=(None, 2) if pairs else (None,), device=device)
     check_segments(f"{name}[1]", segments, num_rows=table.shape[0], device=device)
     if len(segments) != num_responses:
         raise ValueError(f"{name}[1]: expected {num_responses} segments, got {len(segments)}")

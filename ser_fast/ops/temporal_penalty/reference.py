@@ -47,11 +47,12 @@ def temporal_penalty(
             distance_C = _ratio(distance_C, _mean_gap(frame_times, frame_offsets, duration)[response_C])
         elif unit == "duration":
             distance_C = _ratio(distance_C, duration_C)
-        penalty_C = -torch.expm1(-(distance_C**2) / (2 * sigma**2))
+        penalty_C = -torch.expm1(-0.5 * (distance_C / sigma) ** 2)
 
     penalty_C = torch.where(num_C == 0, torch.nan, penalty_C)
-    # In the dtype of the times: rounding t and D alike keeps t <= D true.
-    outside_C = (time_s < 0) | (time_s > duration.to(time_s.dtype)[response_C])
+    if time_s.is_floating_point():  # rounding t and D alike keeps t <= D true
+        duration_C = duration.to(time_s.dtype)[response_C].double()
+    outside_C = (time_C < 0) | (time_C > duration_C)
     penalty_C = torch.where(outside_C, 1.0, penalty_C)
     return torch.where(time_C.isnan(), torch.nan, penalty_C).to(float_dtype(time_s))
 

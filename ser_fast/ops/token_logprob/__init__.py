@@ -15,7 +15,7 @@ def token_logprob(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """log p_t = z_t[y_t] - log sum_v exp z_t[v] and H_t = -sum_v p_t[v] log p_t[v], with logits z_t = weight @ hidden_t.
 
-    Differentiable in hidden and weight, both results. Forward and backward look at `chunk` columns of the vocabulary at a
+    Differentiable in hidden and weight, both results, once. Forward and backward look at `chunk` columns of the vocabulary at a
     time; nothing of size T x V exists.
 
     | target | result |
@@ -40,14 +40,12 @@ def token_logprob(
     Source: online log-sum-exp over slices of the vocabulary as in Liger-Kernel and TRL (chunked log-prob).
     """
     check_tensor("hidden", hidden, shape=(None, None))
-    check_tensor("weight", weight, shape=(None, hidden.shape[1]), dtypes=(hidden.dtype,))
-    check_tensor("target", target, shape=(hidden.shape[0],), dtypes=(torch.int64,))
+    check_tensor("weight", weight, shape=(None, hidden.shape[1]), dtypes=(hidden.dtype,), device=hidden.device)
+    check_tensor("target", target, shape=(hidden.shape[0],), dtypes=(torch.int64,), device=hidden.device)
     if not hidden.dtype.is_floating_point:
         raise ValueError(f"hidden: expected a floating point dtype, got {hidden.dtype}")
     if weight.shape[0] == 0:
         raise ValueError("weight: expected at least one row, got none")
-    if weight.device != hidden.device or target.device != hidden.device:
-        raise ValueError(f"weight, target: expected to be on {hidden.device}, got {weight.device}, {target.device}")
     if chunk < 1:
         raise ValueError(f"chunk: expected a number >= 1, got {chunk}")
     logprob, entropy, *_ = OP(hidden, weight, target, chunk, backend=backend)

@@ -77,6 +77,7 @@ OP = register(
         kernels=(Kernel(name="reference", run=reference.token_logprob, devices=("cpu", "cuda")),),
         fake=_fake,
         cases=_cases,
+        differentiable=True,
     )
 )
 
