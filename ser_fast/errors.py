@@ -34,8 +34,8 @@ class InputError(ValueError):
     """Something from outside (a file, a field, a folder) cannot be used. One line that says what and where."""
 
 
-class RefereeLoadError(InputError):
-    """A referee that cannot be loaded: no such folder, an unsupported model family, missing files or weights."""
+class ModelLoadError(InputError):
+    """A model that cannot be loaded: no such folder, an unsupported family, files or weights missing or not matching."""
 
 
 class DataError(InputError):

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from ser_fast.errors import RefereeLoadError
+from ser_fast.errors import ModelLoadError
 from ser_fast.numbers import is_whole_number
 from ser_fast.ops import PatchSpec
 from ser_fast.types import BoxConvention
@@ -66,7 +66,7 @@ def load_vlm(name: str | os.PathLike[str], *, device: torch.device, dtype: torch
         dtype: of the weights; "auto" is float32 on the CPU and the checkpoint's own elsewhere.
 
     Raises:
-        RefereeLoadError: no such folder, a family that is not supported, missing files or weights, parts that do not belong
+        ModelLoadError: no such folder, a family that is not supported, missing files or weights, parts that do not belong
             together; one line.
     """
     name = os.fspath(name)
@@ -74,7 +74,7 @@ def load_vlm(name: str | os.PathLike[str], *, device: torch.device, dtype: torch
     if is_folder:
         _check_files(Path(name))
     elif not HUB_NAME.fullmatch(name):
-        raise RefereeLoadError(f"{name}: no such folder")
+        raise ModelLoadError(f"{name}: no such folder")
 
     import transformers
 
@@ -92,15 +92,15 @@ def load_vlm(name: str | os.PathLike[str], *, device: torch.device, dtype: torch
         ).get("image_processor")
         template = tokenizer.chat_template or _read_json(name, "chat_template.json", is_folder).get("chat_template")
     if not isinstance(settings, dict):
-        raise RefereeLoadError(f"{name}: preprocessor_config.json is missing")
+        raise ModelLoadError(f"{name}: preprocessor_config.json is missing")
     if isinstance(template, dict):
         template = template.get("default")
     if not isinstance(template, str):
-        raise RefereeLoadError(f"{name}: the tokenizer has no chat template")
+        raise ModelLoadError(f"{name}: the tokenizer has no chat template")
     try:
         spec = PatchSpec.from_config(settings)
     except ValueError as error:
-        raise RefereeLoadError(f"{name}: preprocessor_config.json: {error}") from error
+        raise ModelLoadError(f"{name}: preprocessor_config.json: {error}") from error
     _check_parts(name, config, tokenizer, spec)
     with _reading(name, what), quiet_transformers():
         model, info = transformers.AutoModelForImageTextToText.from_pretrained(
@@ -114,7 +114,7 @@ def load_vlm(name: str | os.PathLike[str], *, device: torch.device, dtype: torch
         )
     bad = sorted(info["missing_keys"]) or sorted(key for key, *_ in info["mismatched_keys"])
     if bad:
-        raise RefereeLoadError(f"{name}: {len(bad)} weights are missing or have another shape, {bad[0]} among them")
+        raise ModelLoadError(f"{name}: {len(bad)} weights are missing or have another shape, {bad[0]} among them")
     if info["unexpected_keys"]:
         unused = sorted(info["unexpected_keys"])
         logger.warning("%s: %d weights have no place in the model, %s among them", name, len(unused), unused[0])
@@ -129,9 +129,9 @@ def checked_device(device: torch.device | str) -> torch.device:
     except RuntimeError:
         checked = torch.device("meta")
     if checked.type not in ("cpu", "cuda"):
-        raise RefereeLoadError(f"device: expected cpu, cuda or cuda:N, got {str(device)!r}")
+        raise ModelLoadError(f"device: expected cpu, cuda or cuda:N, got {str(device)!r}")
     if checked.type == "cuda" and (checked.index or 0) >= torch.cuda.device_count():
-        raise RefereeLoadError(f"device: expected one that is there, got {str(device)!r} of {torch.cuda.device_count()} GPUs")
+        raise ModelLoadError(f"device: expected one that is there, got {str(device)!r} of {torch.cuda.device_count()} GPUs")
     return checked
 
 
@@ -153,9 +153,9 @@ def single_tokens(encode: Encode, texts: Sequence[str], name: str) -> list[int]:
     for text in texts:
         ids = encode(text)
         if len(ids) != 1:
-            raise RefereeLoadError(f"{name}: the level {text!r} is {len(ids)} tokens in this tokenizer, expected one")
+            raise ModelLoadError(f"{name}: the level {text!r} is {len(ids)} tokens in this tokenizer, expected one")
         if ids[0] in tokens:
-            raise RefereeLoadError(f"{name}: the level {text!r} is the same token as another in this tokenizer")
+            raise ModelLoadError(f"{name}: the level {text!r} is the same token as another in this tokenizer")
         tokens += ids
     return tokens
 
@@ -170,10 +170,10 @@ def chat_frame(loaded: LoadedVLM, *, system: str) -> tuple[tuple[int, ...], tupl
         )
     parts = text.split(mark)
     if len(parts) != 2:
-        raise RefereeLoadError(f"{loaded.name}: the chat template shows the user's words {len(parts) - 1} times, expected once")
+        raise ModelLoadError(f"{loaded.name}: the chat template shows the user's words {len(parts) - 1} times, expected once")
     header, trailer = parts
     if system not in header:
-        raise RefereeLoadError(f"{loaded.name}: the chat template leaves out the system's words")
+        raise ModelLoadError(f"{loaded.name}: the chat template leaves out the system's words")
     if trailer.rstrip().endswith("<think>"):
         trailer += "\n</think>\n\n"
     first, last = (tuple(loaded.tokenizer(part, add_special_tokens=False)["input_ids"]) for part in (header, trailer))
@@ -208,30 +208,30 @@ def _reading(name: str, what: str) -> Iterator[None]:
         yield
     except (*wrong_files, SafetensorError, StrictDataclassError, TemplateError) as error:
         reason = " ".join(str(error).split())
-        raise RefereeLoadError(f"{name}: {what}: {reason}") from error
+        raise ModelLoadError(f"{name}: {what}: {reason}") from error
 
 
 def _check_files(folder: Path) -> None:
     """What is missing, by name, before anything is loaded."""
     for what, patterns in NEEDED_FILES.items():
         if not any(any(folder.glob(pattern)) for pattern in patterns):
-            raise RefereeLoadError(f"{folder}: not a model folder: {what} is missing")
+            raise ModelLoadError(f"{folder}: not a model folder: {what} is missing")
     try:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     except ValueError as error:
-        raise RefereeLoadError(f"{folder}: config.json is not JSON: {error}") from error
+        raise ModelLoadError(f"{folder}: config.json is not JSON: {error}") from error
     except OSError as error:
-        raise RefereeLoadError(f"{folder}: config.json: {error.strerror}") from error
+        raise ModelLoadError(f"{folder}: config.json: {error.strerror}") from error
     family = config.get("model_type") if isinstance(config, dict) else None
     if family not in FAMILIES:
-        raise RefereeLoadError(f"{folder}: model family {family!r} is not supported, expected {', '.join(FAMILIES)}")
+        raise ModelLoadError(f"{folder}: model family {family!r} is not supported, expected {', '.join(FAMILIES)}")
 
 
 def _check_family(name: str, config: Any) -> None:
     if config.model_type not in FAMILIES:
-        raise RefereeLoadError(f"{name}: model family {config.model_type!r} is not supported, expected {', '.join(FAMILIES)}")
+        raise ModelLoadError(f"{name}: model family {config.model_type!r} is not supported, expected {', '.join(FAMILIES)}")
     if "sliding_attention" in (getattr(config.text_config, "layer_types", None) or ()):
-        raise RefereeLoadError(f"{name}: sliding-window attention is not supported: a tree mask knows no window")
+        raise ModelLoadError(f"{name}: sliding-window attention is not supported: a tree mask knows no window")
 
 
 def _check_parts(name: str, config: Any, tokenizer: Any, spec: PatchSpec) -> None:
@@ -241,16 +241,16 @@ def _check_parts(name: str, config: Any, tokenizer: Any, spec: PatchSpec) -> Non
         expected = getattr(vision, theirs)
         if getattr(spec, ours) != expected:
             got = getattr(spec, ours)
-            raise RefereeLoadError(f"{name}: preprocessor_config.json: {ours}: expected the model's {expected}, got {got}")
+            raise ModelLoadError(f"{name}: preprocessor_config.json: {ours}: expected the model's {expected}, got {got}")
     for key in ("image_token_id", "vision_start_token_id", "vision_end_token_id"):
         token = getattr(config, key)
         if not is_whole_number(token) or token not in tokenizer.added_tokens_decoder or token >= text.vocab_size:
-            raise RefereeLoadError(f"{name}: {key}: expected a special token of the tokenizer, got {token}")
+            raise ModelLoadError(f"{name}: {key}: expected a special token of the tokenizer, got {token}")
     rope = getattr(text, "rope_parameters", None) or {}
     head_dim = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
     if 2 * sum(rope.get("mrope_section") or ()) != head_dim:
         section = rope.get("mrope_section")
-        raise RefereeLoadError(f"{name}: mrope_section: expected numbers that add up to {head_dim // 2}, got {section}")
+        raise ModelLoadError(f"{name}: mrope_section: expected numbers that add up to {head_dim // 2}, got {section}")
 
 
 def _read_json(name: str, file: str, is_folder: bool) -> dict[str, Any]:

@@ -36,7 +36,7 @@ class VLMReferee:
             config: prompt, crops and budgets.
 
         Raises:
-            RefereeLoadError: no such folder, a family that is not supported, missing files or weights, a device that is not
+            ModelLoadError: no such folder, a family that is not supported, missing files or weights, a device that is not
                 there; one line.
         """
         self.config = config or RefereeConfig()

@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from ser_fast.errors import RefereeLoadError
+from ser_fast.errors import ModelLoadError
 from ser_fast.referee import RefereeConfig, VLMReferee
 from ser_fast.referee.loading import single_tokens
 from ser_fast.testing import SPECIAL_TOKENS, write_random_vlm
@@ -24,9 +24,9 @@ SMALL = RefereeConfig(min_crop_side_px=56, max_frame_pixels=64 * 28 * 28, max_cr
 
 def test_levels_are_single_tokens_of_their_own() -> None:
     assert single_tokens(lambda text: [10 + int(text)], ["0", "1", "2"], "folder") == [10, 11, 12]
-    with pytest.raises(RefereeLoadError, match="folder: the level '4' is 2 tokens in this tokenizer, expected one"):
+    with pytest.raises(ModelLoadError, match="folder: the level '4' is 2 tokens in this tokenizer, expected one"):
         single_tokens(lambda _: [1, 2], ["4"], "folder")
-    with pytest.raises(RefereeLoadError, match="folder: the level '1' is the same token as another in this tokenizer"):
+    with pytest.raises(ModelLoadError, match="folder: the level '1' is the same token as another in this tokenizer"):
         single_tokens(lambda _: [7], ["0", "1"], "folder")
 
 
@@ -131,7 +131,7 @@ BREAKS: dict[str, tuple[Callable[[Path], object], str]] = {
 def test_folders_that_are_none_are_refused_in_one_line(case: str, folder: Path) -> None:
     spoil, message = BREAKS[case]
     spoil(folder)
-    with pytest.raises(RefereeLoadError, match=message) as caught:
+    with pytest.raises(ModelLoadError, match=message) as caught:
         VLMReferee(folder)
     assert str(folder) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -197,10 +197,10 @@ def test_the_flat_layout_of_published_configs(folder: Path) -> None:
 
 
 def test_no_such_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(RefereeLoadError, match=r"no such folder$"):
+    with pytest.raises(ModelLoadError, match=r"no such folder$"):
         VLMReferee(tmp_path / "missing")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(RefereeLoadError, match="nobody/nothing: no such folder, and not to be had from the hub: "):
+    with pytest.raises(ModelLoadError, match="nobody/nothing: no such folder, and not to be had from the hub: "):
         VLMReferee("nobody/nothing")
 
 
@@ -212,7 +212,7 @@ def test_no_such_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_an_absent_device_is_an_error_not_a_cpu_run(device: str, message: str, random_vlm: dict[str, Path]) -> None:
-    with pytest.raises(RefereeLoadError, match=message):
+    with pytest.raises(ModelLoadError, match=message):
         VLMReferee(random_vlm["qwen2_vl"], device=device)
 
 
