@@ -147,6 +147,9 @@ def main() -> int:
             figures = {"failed": f"{type(error).__name__}: {error}"}
             num_failed += 1
         seconds = time.perf_counter() - begin
+        if "failed" not in figures and seconds > budget_s:
+            figures["failed"] = f"took {seconds:.0f} s of a budget of {budget_s:.0f} s"
+            num_failed += 1
         report["stages"][name] = {"seconds": round(seconds, 1), "budget_s": budget_s, **figures}
         print(json.dumps({name: report["stages"][name]}, indent=2), flush=True)
         if out is not None:

@@ -97,8 +97,6 @@ def rollout_from_json(row: Mapping[str, Any]) -> Rollout:
     frame_times, sampling = _numbers(row, "frame_times"), row.get("sampling")
     if question.video is not None and (frame_times is None) == (sampling is None):
         raise ValueError("frame_times, sampling: expected exactly one of the two for a video")
-    if frame_times is not None and (not frame_times or min(frame_times) < 0):
-        raise ValueError(f"frame_times: expected at least one number, all >= 0, got {list(frame_times)}")
     return Rollout(
         question=question,
         group=_text(row, "group"),

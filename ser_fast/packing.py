@@ -148,7 +148,10 @@ def _positions(segment: Segment, start: int, image_token_id: int, merge_size: in
         else:
             if not grids:
                 raise ValueError(f"{where}: more image placeholders than its {len(segment.grids)} grids")
-            _, height, width = grids.pop(0)
+            time, height, width = grids.pop(0)
+            if time != 1 or height % merge_size or width % merge_size or min(height, width) < 1:
+                grid = (time, height, width)
+                raise ValueError(f"{where}: expected a grid (1, rows, columns) in multiples of {merge_size}, got {grid}")
             rows, columns = height // merge_size, width // merge_size
             run = at + rows * columns
             if segment.ids[at:run] != (image_token_id,) * (rows * columns):

@@ -69,9 +69,14 @@ def score_rollouts(
             a question lacks (found before anything is opened).
     """
     config = get_reward(reward)
-    questions = [rollout.question for rollout in rollouts]
-    config.check_questions(questions)
+    config.check_questions([rollout.question for rollout in rollouts])
     source = _ClipMapping(clips) if isinstance(clips, Mapping) else clips
+    with torch.device("cpu"):  # tables stand on the host, whatever the caller's default device
+        return _score(rollouts, source, referee, config)
+
+
+def _score(rollouts: Sequence[Rollout], source: ClipSource, referee: Referee, config: RewardConfig) -> ScoredRollouts:
+    questions = [rollout.question for rollout in rollouts]
     clock = _Clock()
     with clock("open"):
         media = [_open(rollout, source) for rollout in rollouts]
@@ -205,11 +210,13 @@ def _judge(
 ) -> RefereeScores:
     """One row a claim: NaN where the referee was not asked, not valid where it failed."""
     asked = torch.tensor(list(requests), dtype=torch.int64)
-    relevance, localization, level_mass = torch.full((3, num_claims), torch.nan)
+    relevance, localization, level_mass = torch.full((3, num_claims), torch.nan, dtype=torch.float32)
     valid = torch.zeros(num_claims, dtype=torch.bool)
     reasons: list[str | None] = list(faults)
     if requests:
         scores = referee.score(list(requests.values()))
+        if len(scores.reasons) != len(requests):
+            raise ValueError(f"referee: expected a score for each of {len(requests)} claims, got {len(scores.reasons)}")
         relevance[asked], localization[asked] = scores.relevance.cpu(), scores.localization.cpu()
         level_mass[asked] = scores.level_mass.cpu()
         valid[asked] = (scores.valid & _in_range(scores.relevance) & _in_range(scores.localization)).cpu()

@@ -163,13 +163,13 @@ def byte_tokenizer(corpus: Sequence[str] = ()) -> Any:
     return qwen_tokenizer(backend)
 
 
-def qwen_tokenizer(backend: Any) -> Any:
-    """A `tokenizers.Tokenizer` as a transformers tokenizer with Qwen's special tokens and chat template."""
+def qwen_tokenizer(backend: Any, *, added: Sequence[str] = ORDINARY_ADDED_TOKENS) -> Any:
+    """A `tokenizers.Tokenizer` as a transformers tokenizer with Qwen's special tokens, chat template and added tokens."""
     import transformers
     from tokenizers import AddedToken
 
     backend.add_special_tokens([AddedToken(token, special=True) for token in SPECIAL_TOKENS])
-    backend.add_tokens([AddedToken(token, special=False) for token in ORDINARY_ADDED_TOKENS])
+    backend.add_tokens([AddedToken(token, special=False) for token in added])
     return transformers.PreTrainedTokenizerFast(
         tokenizer_object=backend,
         eos_token="<|im_end|>",

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from ser_fast.faults import POLICY_FAULTS, PolicyFault
-from ser_fast.numbers import is_whole_number, shortest_float32
+from ser_fast.numbers import is_finite_number, is_whole_number, shortest_float32
 from ser_fast.text import escape_surrogates
 
 if TYPE_CHECKING:
@@ -60,18 +60,32 @@ class Segments(_ShapeRepr):
     host: tuple[int, ...]
     """The same numbers on the host."""
 
+    def __post_init__(self) -> None:
+        import torch
+
+        if torch.compiler.is_compiling():  # lengths are symbols there
+            return
+        rising = all(is_whole_number(n) for n in self.host) and list(self.host) == sorted(self.host)
+        if not rising or self.host[:1] != (0,):
+            raise ValueError(f"host: expected whole numbers that start at 0 and never fall, got {self.host!r:.80}")
+        if self.offsets.dtype != torch.int64 or self.offsets.shape != (len(self.host),):
+            got = f"{self.offsets.dtype}{list(self.offsets.shape)}".removeprefix("torch.")
+            raise ValueError(f"offsets: expected int64[{len(self.host)}], got {got}")
+        if self.offsets.device.type == "cpu" and self.offsets.tolist() != list(self.host):
+            raise ValueError(f"offsets: expected those of host, {self.host!r:.80}, got {self.offsets.tolist()!r:.80}")
+
     @classmethod
     def from_lengths(cls, lengths: Iterable[int], *, device: torch.device | str = "cpu") -> Segments:
         """Builds segments from the number of rows in each run.
 
         Raises:
-            ValueError: a length is negative.
+            ValueError: a length is negative or no whole number.
         """
         import torch
 
         lengths = list(lengths)
-        if any(n < 0 for n in lengths):
-            raise ValueError(f"lengths: expected numbers >= 0, got {lengths}")
+        if not all(is_whole_number(n) and n >= 0 for n in lengths):
+            raise ValueError(f"lengths: expected whole numbers >= 0, got {lengths!r:.80}")
         host = (0, *itertools.accumulate(lengths))
         return cls(offsets=torch.tensor(host, dtype=torch.int64, device=device), host=host)
 
@@ -163,6 +177,11 @@ class Clip(_ShapeRepr):
             raise ValueError(f"frames: expected uint8[F,H,W,3], got {self.frames.dtype}{list(self.frames.shape)}")
         if self.times.shape != self.frames.shape[:1] or str(self.times.dtype) != "torch.float64":
             raise ValueError(f"times: expected float64[{self.frames.shape[0]}], got {self.times.dtype}{list(self.times.shape)}")
+        times = self.times.tolist()
+        if not times or not all(map(math.isfinite, times)) or times != sorted(times):
+            raise ValueError(f"times: expected at least one, finite and ascending, got {times!r:.80}")
+        if not 0 <= self.duration < math.inf:
+            raise ValueError(f"duration: expected a number >= 0, got {self.duration}")
 
     @property
     def frame_hw(self) -> tuple[int, int]:
@@ -250,6 +269,11 @@ class Rollout:
     sampling: Sampling | None = None
     truncated: bool = False
     """The completion hit its length limit."""
+
+    def __post_init__(self) -> None:
+        times = self.frame_times
+        if times is not None and (not times or not all(is_finite_number(t) and t >= 0 for t in times)):
+            raise ValueError(f"frame_times: expected at least one number, all >= 0, got {list(times)!r:.80}")
 
     @property
     def id(self) -> str:
@@ -368,6 +392,14 @@ class RefereeScores(_ShapeRepr):
     """bool[C]."""
     reasons: tuple[str | None, ...]
     """Why a claim is not valid."""
+
+    def __post_init__(self) -> None:
+        num = len(self.reasons)
+        for name in ("relevance", "localization", "level_mass", "valid"):
+            value, kind = getattr(self, name), "bool" if name == "valid" else "float32"
+            if value.shape != (num,) or str(value.dtype) != f"torch.{kind}":
+                got = f"{value.dtype}{list(value.shape)}".removeprefix("torch.")
+                raise ValueError(f"{name}: expected {kind}[{num}], as many as reasons, got {got}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)

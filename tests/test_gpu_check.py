@@ -7,6 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+import torch
+
 from tests.conftest import ROOT
 
 ABSENT = ("av", "PIL", "pytest")
@@ -47,10 +50,22 @@ def test_a_stage_that_fails_is_reported_and_counted(tmp_path: Path) -> None:
     assert "packed and unpacked scores differ by" in json.loads(out.read_text())["stages"]["packed referee"]["failed"]
 
 
-def test_without_a_gpu_it_says_so() -> None:
-    import torch
+def test_a_stage_beyond_its_budget_has_failed(tmp_path: Path) -> None:
+    out = tmp_path / "figures.json"
+    code = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from bench import gpu_check
+gpu_check.STAGES = {{"slow": (lambda device, sizes: {{}}, -1.0)}}
+sys.argv = ["gpu_check.py", "--device", "cpu", "--out", {str(out)!r}]
+sys.exit(gpu_check.main())
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert run.returncode == 1, run.stderr
+    assert json.loads(out.read_text())["stages"]["slow"]["failed"] == "took 0 s of a budget of -1 s"
 
-    command = [sys.executable, ROOT / "bench" / "gpu_check.py", "--device", "cuda"]
-    if not torch.cuda.is_available():
-        run = subprocess.run(command, capture_output=True, text=True)
-        assert (run.returncode, run.stderr) == (2, "gpu-check: no GPU for device 'cuda'\n")
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_it_says_so() -> None:
+    run = subprocess.run([sys.executable, ROOT / "bench" / "gpu_check.py", "--device", "cuda"], capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (2, "gpu-check: no GPU for device 'cuda'\n")

@@ -10,8 +10,63 @@ import torch
 from ser_fast.errors import DecodeError, RefusedMedia
 from ser_fast.faults import PolicyFault
 from ser_fast.text import clean
-from ser_fast.types import Clip, CoordSpace, Segments
+from ser_fast.types import Clip, CoordSpace, RefereeScores, Segments
 from tests.support.referee import make_clip
+
+
+@pytest.mark.parametrize(
+    ("offsets", "host", "message"),
+    [
+        ([0, -2, 3], (0, 1, 3), r"offsets: expected those of host, \(0, 1, 3\), got \[0, -2, 3\]"),
+        ([5, 8], (0, 3), "offsets: expected those of host"),
+        ([5, 8], (5, 8), "host: expected whole numbers that start at 0 and never fall"),
+        ([0, 3, 2], (0, 3, 2), "host: expected whole numbers that start at 0 and never fall"),
+        ([0, 1], (0, 1.0), "host: expected whole numbers"),
+        ([], (), "host: expected whole numbers that start at 0"),
+        ([0, 1, 2], (0, 2), r"offsets: expected int64\[2\], got int64\[3\]"),
+    ],
+)
+def test_segments_that_make_no_sense(offsets: list[int], host: tuple[int, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Segments(offsets=torch.tensor(offsets, dtype=torch.int64), host=host)
+    with pytest.raises(ValueError, match=r"offsets: expected int64\[2\], got int32\[2\]"):
+        Segments(offsets=torch.tensor([0, 3], dtype=torch.int32), host=(0, 3))
+    with pytest.raises(ValueError, match="lengths: expected whole numbers >= 0"):
+        Segments.from_lengths([1.5])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("times", [[], [0.0, float("nan")], [3.0, 0.0, 2.0]])
+def test_clips_have_ascending_times(times: list[float]) -> None:
+    with pytest.raises(ValueError, match="times: expected at least one, finite and ascending"):
+        Clip(
+            frames=torch.zeros(len(times), 4, 4, 3, dtype=torch.uint8),
+            times=torch.tensor(times, dtype=torch.float64),
+            start_s=0.0,
+            duration=9.0,
+            source="x",
+            decoded_by="test",
+        )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"relevance": torch.ones(1)}, r"relevance: expected float32\[2\], as many as reasons, got float32\[1\]"),
+        ({"localization": torch.ones(2).double()}, r"localization: expected float32\[2\], as many as reasons, got float64"),
+        ({"valid": torch.ones(2)}, r"valid: expected bool\[2\], as many as reasons, got float32\[2\]"),
+    ],
+)
+def test_scores_are_of_one_length(change: dict[str, torch.Tensor], message: str) -> None:
+    fields = {
+        "relevance": torch.ones(2),
+        "localization": torch.ones(2),
+        "level_mass": torch.ones(2),
+        "valid": torch.ones(2, dtype=torch.bool),
+        "reasons": (None, None),
+    }
+    assert len(RefereeScores(**fields).reasons) == 2  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=message):
+        RefereeScores(**(fields | change))  # type: ignore[arg-type]
 
 
 def test_segments_carry_their_offsets_twice() -> None:
@@ -20,7 +75,7 @@ def test_segments_carry_their_offsets_twice() -> None:
     assert (len(segments), segments.num_rows, segments.lengths) == (3, 5, (2, 0, 3))
     assert (segments.rows(2), segments.slice(2)) == (range(2, 5), slice(2, 5))
     assert Segments.from_lengths([]).num_rows == 0
-    with pytest.raises(ValueError, match=r"lengths: expected numbers >= 0, got \[1, -1\]"):
+    with pytest.raises(ValueError, match=r"lengths: expected whole numbers >= 0, got \[1, -1\]"):
         Segments.from_lengths([1, -1])
 
 

@@ -45,8 +45,8 @@ class PatchSpec:
                 raise ValueError(f"{key}: expected three numbers, got {value!r}")
         if min(self.image_std) <= 0:
             raise ValueError(f"image_std: expected numbers > 0, got {self.image_std!r}")
-        if not is_finite_number(self.rescale_factor):
-            raise ValueError(f"rescale_factor: expected a number, got {self.rescale_factor!r}")
+        if not is_finite_number(self.rescale_factor) or self.rescale_factor <= 0:
+            raise ValueError(f"rescale_factor: expected a number > 0, got {self.rescale_factor!r}")
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> PatchSpec:
@@ -82,12 +82,18 @@ class PatchSpec:
         return 3 * self.temporal_patch_size * self.patch_size**2
 
     def fit(self, height: int, width: int, *, max_pixels: int | None = None) -> tuple[int, int]:
-        """(height, width) to resize to: multiples of `factor`, min_pixels <= area <= max_pixels, ratio kept as well as goes.
+        """(height, width) to resize to: multiples of `factor`, area about between min_pixels and max_pixels, ratio about kept.
 
-        The arithmetic of transformers' smart_resize (round half to even), without its limit of 200 on the ratio: of an image
-        so thin that its shorter side is `factor` the area may exceed max_pixels.
+        The arithmetic of transformers' smart_resize (round half to even), without its limit of 200 on the ratio. As there the
+        limits are missed where no multiples of `factor` meet both, or where the shorter side is `factor` already.
+
+        Raises:
+            ValueError: a size < 1, or max_pixels < 1.
         """
-        factor, limit = self.factor, min(self.max_pixels, max_pixels or self.max_pixels)
+        for name, value in (("height", height), ("width", width), ("max_pixels", max_pixels)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name}: expected a number >= 1, got {value}")
+        factor, limit = self.factor, self.max_pixels if max_pixels is None else min(self.max_pixels, max_pixels)
         rows, columns = round(height / factor) * factor, round(width / factor) * factor
         if rows * columns > limit:
             shrink = math.sqrt(height * width / limit)
@@ -115,7 +121,8 @@ def num_patches(sizes: Sequence[int], patch: int) -> int:
 def level_table(mean: tuple[float, ...], std: tuple[float, ...], rescale_factor: float, dtype: torch.dtype) -> torch.Tensor:
     """[3, 256]: normalised value of each grey level in each channel, in the arithmetic of the HF processors (float32)."""
     levels = (torch.arange(256, dtype=torch.float64) * rescale_factor).float()
-    table = (levels[None, :] - torch.tensor(mean)[:, None]) / torch.tensor(std)[:, None]
+    mean_C, std_C = torch.tensor([mean, std], dtype=torch.float32)
+    table = (levels[None, :] - mean_C[:, None]) / std_C[:, None]
     return table.to(dtype).contiguous()
 
 
@@ -168,7 +175,7 @@ def _round(sums: torch.Tensor) -> torch.Tensor:
     return ((sums + (1 << (WEIGHT_BITS - 1))) / (1 << WEIGHT_BITS)).floor().clamp(0, 255).to(torch.uint8)
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=32)  # some megabytes each at worst
 def _weights(size_in: int, size_out: int) -> torch.Tensor:
     """float64[out, in] of whole numbers: Pillow's antialiased bicubic weights of one axis in units of 2^-22."""
     scale = size_in / size_out

@@ -35,12 +35,3 @@ def pair_rows(
 def segment_sum(values: torch.Tensor, segment: torch.Tensor, num_segments: int) -> torch.Tensor:
     """values[N] summed by segment -> [num_segments]; empty segments give 0."""
     return values.new_zeros(num_segments).index_add_(0, segment, values)
-
-
-def to_padded(values: torch.Tensor, offsets: torch.Tensor, width: int, fill: float) -> torch.Tensor:
-    """[N, ...] ragged rows -> [G, width, ...], short segments filled up."""
-    segment = row_to_segment(offsets, values.shape[0])
-    column = torch.arange(values.shape[0], device=values.device) - offsets[segment]
-    padded = values.new_full((offsets.numel() - 1, width, *values.shape[1:]), fill)
-    padded[segment, column] = values
-    return padded

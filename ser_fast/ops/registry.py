@@ -78,7 +78,7 @@ class Op:
         Raises:
             BackendUnavailable: the named backend cannot run there, or none can; lists every candidate with its reason.
         """
-        backend = os.environ.get("SER_FAST_BACKEND", "auto") if backend == "auto" else backend
+        backend = (os.environ.get("SER_FAST_BACKEND") or "auto") if backend == "auto" else backend
         for kernel in self.kernels:
             if backend not in ("auto", kernel.name):
                 continue
@@ -109,7 +109,10 @@ def register(op: Op) -> Op:
 
     def without_gradient(*args: Any) -> Any:
         with torch._C._AutoDispatchBelowAutograd():
-            return op(*args[:-1], backend=args[-1])
+            result = op(*args[:-1], backend=args[-1])
+        if "(a!)" in op.signature:  # written into: autograd must not use what stood there before
+            torch.autograd.graph.increment_version(args[-2])
+        return result
 
     LIBRARY.impl(op.name, run, "CompositeExplicitAutograd")
     if not op.differentiable:

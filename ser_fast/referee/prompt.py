@@ -15,10 +15,12 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ser_fast.numbers import is_whole_number
 from ser_fast.ops import PatchSpec
 from ser_fast.packing import Segment
+from ser_fast.referee.views import View
 from ser_fast.text import clean
-from ser_fast.types import Box, BoxConvention, Clip, RefereeRequest
+from ser_fast.types import Box, BoxConvention, RefereeRequest
 
 SYSTEM = "You check visual evidence. You answer with a single digit and nothing else."
 
@@ -62,7 +64,7 @@ class RefereeConfig:
     """Tokens of one forward pass, padding included."""
 
     def __post_init__(self) -> None:
-        if not isinstance(self.levels, int) or not 2 <= self.levels <= 10:
+        if not is_whole_number(self.levels) or not 2 <= self.levels <= 10:
             raise ValueError(f"levels: expected 2 to 10, got {self.levels}")
         for name in ("crop_margin", "min_crop_margin_px"):
             if not 0 <= getattr(self, name) < math.inf:
@@ -70,19 +72,8 @@ class RefereeConfig:
         if not self.max_crop_ratio >= 1:
             raise ValueError(f"max_crop_ratio: expected a number >= 1, got {self.max_crop_ratio}")
         for name in ("min_crop_side_px", "max_frame_pixels", "max_crop_pixels", "max_row_tokens", "max_batch_tokens"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
+            if not is_whole_number(getattr(self, name)) or getattr(self, name) < 1:
                 raise ValueError(f"{name}: expected a whole number > 0, got {getattr(self, name)}")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class View:
-    """A part of a frame, resized for the referee."""
-
-    clip: Clip
-    frame_idx: int
-    box: tuple[int, int, int, int]
-    size: tuple[int, int]
-    """(height, width) after resizing."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

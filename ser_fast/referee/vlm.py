@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 
-from ser_fast.ops import crop_patchify
 from ser_fast.packing import image_order, pack_rows, path_to
 from ser_fast.referee.loading import chat_frame, checked_device, load_vlm, plain_encoder, single_tokens
-from ser_fast.referee.prompt import SYSTEM, ClaimTree, PromptBuilder, PromptTokens, RefereeConfig, View
+from ser_fast.referee.prompt import SYSTEM, ClaimTree, PromptBuilder, PromptTokens, RefereeConfig
+from ser_fast.referee.views import View, view_pixels
 from ser_fast.types import RefereeRequest, RefereeScores
 
 
@@ -67,32 +67,38 @@ class VLMReferee:
         score = sum_l l p_l / (L - 1), p the softmax over the logits of the L level tokens where the answer is due;
         level_mass = the probability of all level tokens together under the full vocabulary, the smaller of the two axes.
         """
-        logprob = torch.full((len(requests), 2, self.config.levels), torch.nan)
+        logprob = torch.full((len(requests), 2, self.config.levels), torch.nan, dtype=torch.float32, device="cpu")
         for batch in _batches(self.prompts.trees(requests), self.config.max_batch_tokens):
-            leaves = [(row, leaf) for row, tree in enumerate(batch) for pair in tree.leaves for leaf in pair]
-            rows = [tree.segments for tree in batch]
-            packed = pack_rows(
-                rows, image_token_id=self.prompts.tokens.image, merge_size=self.spec.merge_size, device=self.device
-            )
-            views = [batch[row].views[segment][i] for row, segment, i in image_order(rows)]
-            pixels, grid = self._pixels(views)
-            levels = self._level_logprob(
-                packed.last_tokens(leaves),
-                input_ids=packed.input_ids,
-                attention_mask=packed.mask(),
-                position_ids=packed.position_ids,
-                pixel_values=pixels,
-                image_grid_thw=grid,
-            )
             claims = [i for tree in batch for i in tree.requests]
-            logprob[claims] = levels.reshape(-1, 2, self.config.levels)
+            logprob[claims] = self.level_logprob(batch).cpu()
         return _to_scores(logprob)
+
+    def level_logprob(self, trees: Sequence[ClaimTree]) -> torch.Tensor:
+        """float32[C, 2, levels]: log-probability of each level as the relevance and the localization of the C claims of the
+        trees, in their order, under the full vocabulary; differentiable in the weights."""
+        with torch.device(self.device):  # whatever the caller's default device
+            return self._tree_logprob(trees)
+
+    def _tree_logprob(self, trees: Sequence[ClaimTree]) -> torch.Tensor:
+        leaves = [(row, leaf) for row, tree in enumerate(trees) for pair in tree.leaves for leaf in pair]
+        rows = [tree.segments for tree in trees]
+        packed = pack_rows(rows, image_token_id=self.prompts.tokens.image, merge_size=self.spec.merge_size, device=self.device)
+        pixels, grid = self._pixels([trees[row].views[segment][i] for row, segment, i in image_order(rows)])
+        levels = self._level_logprob(
+            packed.last_tokens(leaves),
+            input_ids=packed.input_ids,
+            attention_mask=packed.mask(),
+            position_ids=packed.position_ids,
+            pixel_values=pixels,
+            image_grid_thw=grid,
+        )
+        return levels.reshape(-1, 2, self.config.levels)
 
     @torch.inference_mode()
     def score_unpacked(self, requests: Sequence[RefereeRequest]) -> RefereeScores:
         """The same scores the plain way: one forward pass a claim and axis on the same ids, with the model's own mask and
         positions. The oracle of `score`, and what it is measured against."""
-        logprob = torch.full((len(requests), 2, self.config.levels), torch.nan)
+        logprob = torch.full((len(requests), 2, self.config.levels), torch.nan, dtype=torch.float32, device="cpu")
         for tree in self.prompts.trees(requests):
             for claim, pair in zip(tree.requests, tree.leaves, strict=True):
                 for axis, leaf in enumerate(pair):
@@ -109,38 +115,21 @@ class VLMReferee:
         return _to_scores(logprob)
 
     def _pixels(self, views: Sequence[View]) -> tuple[torch.Tensor, torch.Tensor]:
-        """Patch rows and grids of the views, in their order."""
-        grid = torch.tensor([self.spec.grid(*view.size) for view in views])
-        offsets = [0, *grid.prod(1).cumsum(0).tolist()]
-        rows = torch.empty(offsets[-1], self.spec.row_size, device=self.device)
-        for frames, members in _by_clip(views):
-            part, _ = crop_patchify(
-                frames.to(self.device),
-                torch.tensor([views[i].frame_idx for i in members]),
-                torch.tensor([views[i].box for i in members]),
-                sizes=[views[i].size for i in members],
-                spec=self.spec,
-            )
-            at = 0
-            for i in members:
-                num_rows = offsets[i + 1] - offsets[i]
-                rows[offsets[i] : offsets[i + 1]] = part[at : at + num_rows]
-                at += num_rows
-        return rows, grid.to(self.device)
+        return view_pixels(views, self.spec, self.device)
 
     def _level_logprob(self, due: Any, **inputs: torch.Tensor) -> torch.Tensor:
-        """float32[N, levels] on the host: log-probability of each level token under the full vocabulary at N places (an index
+        """float32[N, levels]: log-probability of each level token under the full vocabulary at N places (an index
         of the first two dimensions). An autocast around the caller does not reach the referee."""
         with torch.autocast(self.device.type, enabled=False):
             hidden = self.model.model(use_cache=False, **inputs).last_hidden_state
             logits = self.model.lm_head(hidden[due]).float()
-        return logits.log_softmax(dim=-1)[:, self.level_ids].cpu()
+        return logits.log_softmax(dim=-1)[:, self.level_ids]
 
 
 def _to_scores(logprob: torch.Tensor) -> RefereeScores:
     """float32[C, 2, levels] log-probabilities -> scores."""
     share = logprob.softmax(dim=-1)
-    levels = torch.linspace(0, 1, logprob.shape[-1])
+    levels = torch.linspace(0, 1, logprob.shape[-1], dtype=torch.float32, device=logprob.device)
     expectation = (share * levels).sum(-1)
     valid = expectation.isfinite().all(dim=-1)
     return RefereeScores(
@@ -161,10 +150,3 @@ def _batches(trees: list[ClaimTree], max_tokens: int) -> list[list[ClaimTree]]:
         else:
             batches.append([tree])
     return batches
-
-
-def _by_clip(views: Sequence[View]) -> list[tuple[torch.Tensor, list[int]]]:
-    groups: dict[int, tuple[torch.Tensor, list[int]]] = {}
-    for i, view in enumerate(views):
-        groups.setdefault(id(view.clip), (view.clip.frames, []))[1].append(i)
-    return list(groups.values())

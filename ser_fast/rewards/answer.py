@@ -41,7 +41,8 @@ def answer_reward(answers: Sequence[str | None], questions: Sequence[Question]) 
     Source: answer rewards of Open-o3-Video (arXiv 2510.20579), without stemming.
     """
     check_answerable(questions)
-    return torch.tensor([_score(answer, question) for answer, question in zip(answers, questions, strict=True)])
+    scores = [_score(answer, question) for answer, question in zip(answers, questions, strict=True)]
+    return torch.tensor(scores, dtype=torch.float32)
 
 
 def check_answerable(questions: Sequence[Question]) -> None:

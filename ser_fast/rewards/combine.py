@@ -31,7 +31,7 @@ def combine(
     if unknown:
         raise ValueError(f"weights, gate: expected names among {', '.join(parts)}, got {unknown[0]!r}")
     num_responses = next(iter(parts.values())).shape[0]
-    total = torch.zeros(num_responses)
+    total = torch.zeros(num_responses, dtype=torch.float32)
     valid = torch.ones(num_responses, dtype=torch.bool)
     for name, weight in weights.items():
         if weight == 0:

@@ -14,7 +14,7 @@ import torch
 
 from ser_fast.ops import EvidenceReward, evidence_reward, temporal_penalty
 from ser_fast.ops.checks import check_choice
-from ser_fast.ops.evidence_reward import COMBINE, PENALTY_FORMS
+from ser_fast.ops.evidence_reward import check_rule
 from ser_fast.ops.temporal_penalty import MODES, UNITS
 from ser_fast.types import ClaimBatch, ParseReport, RefereeScores, Segments
 
@@ -41,12 +41,9 @@ class EvidenceConfig:
     penalty_unit: Literal["seconds", "spacing", "duration"] = "seconds"
 
     def __post_init__(self) -> None:
-        check_choice("combine", self.combine, COMBINE)
-        check_choice("penalty_form", self.penalty_form, PENALTY_FORMS)
+        check_rule(self.combine, self.combine_weight, self.penalty_form, self.penalty_weight, self.cap, self.count_cost)
         check_choice("penalty_mode", self.penalty_mode, MODES)
         check_choice("penalty_unit", self.penalty_unit, UNITS)
-        if self.cap < 1:
-            raise ValueError(f"cap: expected a number >= 1, got {self.cap}")
         if not self.sigma > 0:
             raise ValueError(f"sigma: expected a number > 0, got {self.sigma}")
 

@@ -26,4 +26,4 @@ def format_reward(report: ParseReport, claims: ClaimBatch, *, require_evidence: 
         complete = report.has_think[r] and report.answers[r] is not None and report.balanced[r]
         evident = len(claims.responses.rows(r)) > 0 or not require_evidence
         levels.append((1.0 if evident else 0.5) if complete else 0.0)
-    return torch.tensor(levels)
+    return torch.tensor(levels, dtype=torch.float32)

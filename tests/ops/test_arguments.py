@@ -230,3 +230,55 @@ def test_a_time_on_a_frame_of_uneven_gaps(time_s: float) -> None:
     """On a frame the distance is 0 whichever gap is taken; just before it the gap is the one before."""
     frames = (torch.tensor([0.0, 1.0, 2.0, 6.0], dtype=torch.float64), _segments(4))
     assert _penalty(torch.tensor([time_s], dtype=torch.float64), frame_times=frames, duration=torch.tensor([9.0])).item() == 0.0
+
+
+def test_writing_into_out_is_told_to_autograd() -> None:
+    frames = torch.randint(256, (2, 40, 40, 3), dtype=torch.uint8)
+    box, options = torch.tensor([[0, 0, 40, 40]]), {"sizes": [(28, 28)], "spec": PatchSpec()}
+    out = torch.zeros(4, 1176)
+    weight = torch.ones(1176, 1, requires_grad=True)
+    crop_patchify(frames, torch.tensor([0]), box, **options, out=out)
+    used = (out @ weight).sum()
+    crop_patchify(frames, torch.tensor([1]), box, **options, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        used.backward()
+    with pytest.raises(ValueError, match="out: expected a tensor that requires no gradient"):
+        crop_patchify(frames, torch.tensor([0]), box, **options, out=torch.zeros(4, 1176, requires_grad=True))
+
+
+def test_token_logprob_is_differentiable_once() -> None:
+    hidden = torch.randn(3, 8, dtype=torch.float64, requires_grad=True)
+    logprob, _ = token_logprob(hidden, torch.randn(5, 8, dtype=torch.float64), torch.tensor([0, 1, 2]))
+    with pytest.raises(RuntimeError, match="token_logprob: differentiable once, got create_graph=True"):
+        torch.autograd.grad(logprob.sum(), hidden, create_graph=True)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_gradients_of_half_precision_inputs(dtype: torch.dtype) -> None:
+    """Summed in float32 and rounded once: no further from float64 than half a unit in the last place, or nearly."""
+    hidden, weight = torch.randn(20, 32).to(dtype), torch.randn(300, 32).to(dtype)
+    target = torch.randint(300, (20,))
+    gradients = []
+    for kind in (dtype, torch.float64):
+        inputs = hidden.to(kind).requires_grad_(), weight.to(kind).requires_grad_()
+        logprob, entropy = token_logprob(*inputs, target, chunk=64)
+        gradients.append(torch.autograd.grad(logprob.sum() + 0.3 * entropy.sum(), inputs))
+    for got, want in zip(*gradients, strict=True):
+        bound = want.abs() * torch.finfo(dtype).eps * 0.6 + 1e-5
+        assert ((got.double() - want).abs() <= bound).all()
+
+
+def test_values_do_not_depend_on_the_default_dtype() -> None:
+    from ser_fast.ops import crops
+
+    frames = torch.randint(256, (1, 40, 40, 3), dtype=torch.uint8)
+    arguments = frames, torch.tensor([0]), torch.tensor([[0, 0, 40, 40]])
+    expected = crop_patchify(*arguments, sizes=[(28, 28)], spec=PatchSpec())[0]
+    for dtype in (torch.bfloat16, torch.float64):
+        crops.level_table.cache_clear()
+        torch.set_default_dtype(dtype)
+        try:
+            actual = crop_patchify(*arguments, sizes=[(28, 28)], spec=PatchSpec())[0]
+        finally:
+            torch.set_default_dtype(torch.float32)
+        assert torch.equal(actual, expected)

@@ -163,13 +163,15 @@ STRIDED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
 
 
 @pytest.mark.parametrize("kind", STRIDED)
-@pytest.mark.parametrize("size", [(28, 56), (40, 47)], ids=["resized", "one pass"])
+@pytest.mark.parametrize("size", [(28, 56), (28, 47), (28, 28)], ids=["two passes", "one pass", "none"])
 def test_strided_frames(kind: str, size: tuple[int, int]) -> None:
     view = STRIDED[kind](torch.randint(256, (4, 80, 100, 3), dtype=torch.uint8))
-    arguments = torch.tensor([1]), torch.tensor([[3, 0, 50, 40]])
+    box = [3, 9, 31, 37] if size == (28, 28) else [3, 9, 50, 37]
+    arguments = torch.tensor([1]), torch.tensor([box])
     exact(crop_resize(view, *arguments, out_hw=size), crop_resize(view.clone(), *arguments, out_hw=size, backend="reference"))
-    options = {"sizes": [(28, 56)], "spec": PatchSpec()}
-    exact(crop_patchify(view, *arguments, **options)[0], crop_patchify(view.clone(), *arguments, **options)[0])
+    options = {"sizes": [(28, 28)], "spec": PatchSpec()}
+    rows, _ = crop_patchify(view, *arguments, **options)
+    exact(rows, crop_patchify(view.clone(), *arguments, **options, backend="reference")[0])
 
 
 def test_threads_do_not_change_the_bytes() -> None:
@@ -261,7 +263,7 @@ def test_other_temporal_patch_sizes(temporal: int) -> None:
         ({"image_mean": [0.5, 0.5]}, r"image_mean: expected three numbers, got \(0.5, 0.5\)"),
         ({"image_mean": None}, "image_mean: expected three numbers, got None"),
         ({"image_std": [1.0, 0.0, 1.0]}, "image_std: expected numbers > 0"),
-        ({"rescale_factor": None}, "rescale_factor: expected a number, got None"),
+        ({"rescale_factor": None}, "rescale_factor: expected a number > 0, got None"),
         ({"resample": 2}, "resample: expected 3, got 2"),
         ({"do_resize": False}, "do_resize: expected True, got False"),
     ],

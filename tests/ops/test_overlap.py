@@ -136,3 +136,32 @@ def test_errors(kwargs: dict[str, object], message: str) -> None:
         box_iou(arguments.pop("a"), arguments.pop("b"), **arguments)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="segments: expected with union=True, got none"):
         interval_iou(torch.zeros(1, 2), torch.zeros(1, 2), union=True)
+
+
+def test_an_area_that_overflows_is_not_a_number() -> None:
+    box = torch.tensor([[0.0, 0.0, 1e20, 1e20]])
+    assert box_iou(box, box).isnan().all()
+    exact(box_iou(box.double(), box.double()), torch.ones(1, 1, dtype=torch.float64))
+
+
+def test_unions_are_computed_in_double() -> None:
+    """Many short intervals at late times: float32 has no digit left for them."""
+    starts = 1e7 + torch.arange(2000, dtype=torch.float64) / 1000
+    rows = torch.stack([starts, starts + 0.0005], dim=1)
+    whole = torch.tensor([[1e7, 1e7 + 2]], dtype=torch.float64)
+    segments = Segments.from_lengths([2000]), Segments.from_lengths([1])
+    iou, iop = interval_iou(rows, whole, segments=segments, union=True)
+    assert (float(iou), float(iop)) == (pytest.approx(0.5, abs=1e-6), pytest.approx(1.0, abs=1e-6))
+
+
+def test_unions_of_very_uneven_responses() -> None:
+    """Twenty thousand responses, one of which has as many intervals: memory goes with the rows, not with rows x responses."""
+    num = 20_000
+    lengths = [num, *[1] * (num - 1)]
+    a = torch.cat([torch.arange(num)[:, None] + torch.tensor([0.0, 0.5]), torch.tensor([[0.0, 2.0]]).expand(num - 1, 2)])
+    b = torch.tensor([[0.0, 1.0]]).expand(num, 2)
+    segments = Segments.from_lengths(lengths), Segments.from_lengths([1] * num)
+    iou, iop = interval_iou(a, b, segments=segments, union=True)
+    assert float(iou[0]) == pytest.approx(0.5 / (num / 2 + 0.5))
+    assert iou[1:].unique().tolist() == [0.5]
+    assert iop[1:].unique().tolist() == [0.5]

@@ -87,6 +87,24 @@ def test_nan_and_missing_times() -> None:
     assert math.isnan(_penalty([1.0], frame_times=[])[0])
 
 
+def test_frame_times_must_ascend_within_a_response() -> None:
+    with pytest.raises(ValueError, match=r"frame_times\[0\]: expected to ascend within a response, got a fall at row 1"):
+        _penalty([7.0], frame_times=[6.0, 0.0, 7.0])
+
+
+def test_just_behind_the_end_is_outside() -> None:
+    end = torch.tensor([10.0], dtype=torch.float64)
+    for time_s, expected in ((10.0, 0.0), (10.0 + 1e-9, 1.0), (-1e-9, 1.0), (0.0, 0.0)):
+        times = torch.tensor([time_s], dtype=torch.float64)
+        frames = (torch.tensor([0.0, 10.0], dtype=torch.float64), Segments.from_lengths([2]))
+        penalty = temporal_penalty(times, mode="snap", segments=Segments.from_lengths([1]), duration=end, frame_times=frames)
+        assert penalty.item() == expected
+
+
+def test_an_unknown_duration_leaves_no_penalty() -> None:
+    assert math.isnan(_penalty([1.0], frame_times=[0.0, 2.0], duration=NAN)[0])
+
+
 def test_penalties_of_many_responses_equal_those_of_each() -> None:
     times, frames = [[0.2, 3.0], [], [1.0, 2.2, 9.0]], [[0.0, 1.0, 4.0], [0.0], [2.0]]
     together = temporal_penalty(
@@ -176,9 +194,14 @@ def test_a_nan_score_is_a_system_fault() -> None:
 
 def test_evidence_errors() -> None:
     for kwargs, message in (
+        ({"cap": 2.5}, "cap: expected a whole number >= 1, got 2.5"),
+        ({"count_cost": NAN}, "count_cost: expected a number >= 0, got nan"),
+        ({"count_cost": -5.0}, "count_cost: expected a number >= 0, got -5.0"),
+        ({"penalty_weight": NAN}, "penalty_weight: expected a number >= 0, got nan"),
+        ({"weight": NAN}, r"weight: expected a number in \[0, 1\], got nan"),
         ({"combine": "max"}, "combine: expected one of product, mean, gate, got 'max'"),
         ({"penalty_form": "divide"}, "penalty_form: expected one of scale, subtract, got 'divide'"),
-        ({"cap": 0}, "cap: expected a number >= 1, got 0"),
+        ({"cap": 0}, "cap: expected a whole number >= 1, got 0"),
     ):
         with pytest.raises(ValueError, match=message):
             _reward([(1, 1, 0)], **kwargs)
@@ -214,6 +237,17 @@ def test_rows_that_are_not_valid_are_left_out() -> None:
     torch.testing.assert_close(mixed[[0, 2, 3]], kept)
     assert mixed[[1, 4]].isnan().all(), "never turned into a number"
     exact(_advantage([1.0, 5.0], [2], [True, False]), torch.tensor([0.0, NAN]))
+
+
+@pytest.mark.parametrize("scale", ["group", "batch", "none"])
+def test_an_infinite_reward_is_left_out_like_one_that_is_not_valid(scale: str) -> None:
+    """In its group and in the batch; an empty group is no trouble."""
+    kept = _advantage([1.0, 3.0, 2.0, 5.0], [2, 0, 2], scale=scale)
+    mixed = _advantage([1.0, math.inf, 3.0, 2.0, -math.inf, 5.0], [3, 0, 3], scale=scale)
+    torch.testing.assert_close(mixed[[0, 2, 3, 5]], kept)
+    assert mixed[[1, 4]].isnan().all()
+    with pytest.raises(ValueError, match="eps, ddof: expected numbers >= 0, got nan"):
+        _advantage([1.0], [1], scale=scale, eps=NAN)
 
 
 def test_advantage_errors() -> None:

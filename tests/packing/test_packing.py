@@ -50,6 +50,25 @@ def test_positions_by_hand() -> None:
     assert width == [0, 1, 2, 3, 4, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 11, 12, 6, 7]
 
 
+def test_uneven_images_in_one_segment() -> None:
+    """A prompt of frames: each image has its own grid, in order."""
+    (first, second, third), grids = zip(*(_image(1, 3), _image(2, 1), _image(2, 2)), strict=True)
+    segment = Segment(ids=(1, *first, 2, *second, *third), grids=grids)
+    packed = pack_rows([[segment], [Segment(ids=(5,))]], image_token_id=IMAGE, merge_size=MERGE)
+    temporal, height, width = packed.position_ids[:, 0].tolist()
+    #                 1  first    2  second third
+    assert temporal == [0, 1, 1, 1, 4, 5, 5, 7, 7, 7, 7]
+    assert height == [0, 1, 1, 1, 4, 5, 6, 7, 7, 8, 8]
+    assert width == [0, 1, 2, 3, 4, 5, 5, 7, 8, 7, 8]
+    assert image_order([[Segment(ids=(5,))], [segment]]) == [(1, 0, 0), (1, 0, 1), (1, 0, 2)]
+
+
+@pytest.mark.parametrize("grid", [(2, 4, 4), (1, 5, 4), (1, 4, 5), (1, 0, 4)])
+def test_grids_that_make_no_image(grid: tuple[int, int, int]) -> None:
+    with pytest.raises(ValueError, match=r"rows\[0\]\[0\]: expected a grid \(1, rows, columns\) in multiples of 2, got"):
+        pack_rows([[Segment(ids=(IMAGE,) * 4, grids=(grid,))]], image_token_id=IMAGE, merge_size=MERGE)
+
+
 def test_positions_behind_an_upright_image() -> None:
     ids, grid = _image(3, 1)
     packed = pack_rows([[Segment(ids=(*ids, 3), grids=(grid,))]], image_token_id=IMAGE, merge_size=MERGE)

@@ -331,3 +331,46 @@ def test_no_text_makes_a_response_not_valid() -> None:
     assert scored.table.total.isfinite().all()
     assert (scored.table.parts["evidence"] > 0).sum() > 50, "some texts hold good claims"
     assert len(json.loads(scored.to_json_lines()[7])["id"]) > 0
+
+
+def _exactly(score: float) -> RefereeScores:
+    one = torch.full((1,), score, dtype=torch.float32, device="cpu")
+    return RefereeScores(
+        relevance=one, localization=one, level_mass=one, valid=torch.ones(1, dtype=torch.bool, device="cpu"), reasons=(None,)
+    )
+
+
+class OneScore:
+    """Gives one score, whatever it is asked."""
+
+    def score(self, requests: Sequence[RefereeRequest]) -> RefereeScores:
+        return _exactly(0.7)
+
+
+CLAIM = "<obj>cat</obj><box>[1, 2, 30, 40]</box>at<t>3.3</t>s"
+
+
+def _with_claims(num: int) -> Rollout:
+    return rollout_from_json(CASES[0]["rollout"] | {"completion": f"<think>{CLAIM * num}</think><answer>a tabby cat</answer>"})
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_rewards_do_not_depend_on_torchs_defaults(dtype: torch.dtype) -> None:
+    rollout = _with_claims(1)
+    expected = score_rollouts([rollout], clips=Source(), referee=OneScore()).to_json_lines(timings=False)
+    torch.set_default_dtype(dtype)
+    torch.set_default_device("meta")
+    try:
+        with torch.device("cpu"):
+            source = Source()
+        actual = score_rollouts([rollout], clips=source, referee=OneScore())
+    finally:
+        torch.set_default_device("cpu")
+        torch.set_default_dtype(torch.float32)
+    assert actual.to_json_lines(timings=False) == expected
+    assert actual.table.total.dtype == torch.float32
+
+
+def test_a_referee_that_gives_another_number_of_scores_is_a_bug() -> None:
+    with pytest.raises(ValueError, match="referee: expected a score for each of 2 claims, got 1"):
+        score_rollouts([_with_claims(2)], clips=Source(), referee=OneScore())

@@ -13,7 +13,7 @@ import torch
 from ser_fast.packing import PackedRows, image_order, pack_rows, path_to
 from ser_fast.referee import RefereeConfig, VLMReferee
 from ser_fast.referee import vlm as vlm_module
-from ser_fast.referee.prompt import View
+from ser_fast.referee.views import View
 from ser_fast.types import RefereeRequest, RefereeScores
 from tests.conftest import FAMILIES
 from tests.support.referee import make_clip, make_requests
@@ -220,6 +220,22 @@ def test_an_autocast_around_the_caller_changes_nothing(referee: VLMReferee, requ
     expected = referee.score(requests).relevance
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(referee.score(requests).relevance, expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_scores_do_not_depend_on_torchs_defaults(
+    dtype: torch.dtype, referee: VLMReferee, requests: list[RefereeRequest]
+) -> None:
+    expected = referee.score(requests)
+    torch.set_default_dtype(dtype)
+    torch.set_default_device("meta")
+    try:
+        actual = referee.score(requests)
+    finally:
+        torch.set_default_device("cpu")
+        torch.set_default_dtype(torch.float32)
+    assert actual.relevance.dtype == torch.float32
+    torch.testing.assert_close(actual.relevance, expected.relevance, atol=BOUND, rtol=0)
 
 
 def test_batches_hold_their_budget(referee: VLMReferee, requests: list[RefereeRequest]) -> None:

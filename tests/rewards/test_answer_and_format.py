@@ -138,7 +138,7 @@ def test_configs_check_themselves() -> None:
     for make, message in (
         (lambda: EvidenceConfig(penalty_mode="exact"), "penalty_mode: expected one of snap, points, interval, got 'exact'"),  # type: ignore[arg-type]
         (lambda: EvidenceConfig(combine="max"), "combine: expected one of product, mean, gate, got 'max'"),  # type: ignore[arg-type]
-        (lambda: EvidenceConfig(cap=0), "cap: expected a number >= 1, got 0"),
+        (lambda: EvidenceConfig(cap=0), "cap: expected a whole number >= 1, got 0"),
         (lambda: EvidenceConfig(sigma=0.0), "sigma: expected a number > 0, got 0.0"),
         (lambda: RewardConfig(weights={"answer": math.nan}), "weights: expected finite numbers for answer, format, evidence"),
         (lambda: RewardConfig(weights={"speed": 1.0}), "weights: expected finite numbers for answer, format, evidence"),

@@ -23,7 +23,7 @@ def box_iou(
     | input | result |
     |---|---|
     | inverted or empty box | area 0, so IoU 0, also with itself |
-    | a coordinate that is NaN or infinite | NaN for every pair of that box |
+    | a coordinate that is NaN or infinite, or an area that overflows | NaN for every pair of that box |
     | half precision or integers | computed in float32 |
 
     Args:

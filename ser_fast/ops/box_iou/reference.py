@@ -18,7 +18,7 @@ def _iou(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     sides = (torch.minimum(a[..., 2:], b[..., 2:]) - torch.maximum(a[..., :2], b[..., :2])).clamp(min=0)
     intersection = sides.prod(-1)
     union = _area(a) + _area(b) - intersection
-    iou = torch.where(union > 0, intersection / union, 0.0)
+    iou = torch.where(union == 0, 0.0, intersection / union)
     finite = a.isfinite().all(-1) & b.isfinite().all(-1)
     return torch.where(finite, iou, float("nan"))
 

@@ -60,6 +60,8 @@ def crop_patchify(
         return OP(frames, frame_idx, boxes, flat, *layout, *values, backend=backend), grid
     num_rows = int(grid.prod(1).sum())
     check_tensor("out", out, shape=(num_rows, spec.row_size), dtypes=(dtype,), device=frames.device)
+    if out.requires_grad:
+        raise ValueError("out: expected a tensor that requires no gradient")
     if not out.is_contiguous():
         raise ValueError(f"out: expected a contiguous tensor, got one with strides {list(out.stride())}")
     OUT_OP(frames, frame_idx, boxes, flat, *layout, *values, out, backend=backend)

@@ -48,6 +48,8 @@ def crop_resize(
     if out is None:
         return OP(frames, frame_idx, boxes, height, width, backend=backend)
     check_tensor("out", out, shape=(boxes.shape[0], height, width, 3), dtypes=(torch.uint8,), device=frames.device)
+    if out.requires_grad:
+        raise ValueError("out: expected a tensor that requires no gradient")
     if not out.is_contiguous():
         raise ValueError(f"out: expected a contiguous tensor, got one with strides {list(out.stride())}")
     OUT_OP(frames, frame_idx, boxes, height, width, out, backend=backend)

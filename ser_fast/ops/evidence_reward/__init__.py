@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
 
+from ser_fast.numbers import is_whole_number
 from ser_fast.ops.checks import check_choice, check_segments, check_tensor
 from ser_fast.ops.evidence_reward.contract import OP
 from ser_fast.types import Segments
@@ -72,7 +74,7 @@ def evidence_reward(
         `EvidenceReward`; float64 if an input is float64, else float32.
 
     Raises:
-        ValueError: wrong shape, dtype or device, an unknown rule, cap < 1.
+        ValueError: wrong shape, dtype or device, an unknown rule, a number that makes no sense.
         BackendUnavailable: see backend.
 
     Source: our reconstruction of SER (arXiv 2606.24726), which is public as an abstract only: every rule and constant here is
@@ -84,13 +86,27 @@ def evidence_reward(
     check_tensor("penalty", penalty, shape=(num_claims,), device=device)
     check_tensor("valid", valid, shape=(num_claims,), dtypes=(torch.bool,), device=device)
     check_segments("segments", segments, num_rows=num_claims, device=device)
-    check_choice("combine", combine, COMBINE)
-    check_choice("penalty_form", penalty_form, PENALTY_FORMS)
-    if cap < 1:
-        raise ValueError(f"cap: expected a number >= 1, got {cap}")
+    check_rule(combine, weight, penalty_form, penalty_weight, cap, count_cost)
     if num_rejected is None:
         num_rejected = torch.zeros(len(segments), dtype=torch.int64, device=device)
     check_tensor("num_rejected", num_rejected, shape=(len(segments),), dtypes=(torch.int64,), device=device)
     rule = (combine, float(weight), penalty_form, float(penalty_weight), cap, float(count_cost))
     result = OP(relevance, localization, penalty, valid, segments.offsets, num_rejected, *rule, backend=backend)
     return EvidenceReward(*result)
+
+
+def check_rule(combine: str, weight: float, penalty_form: str, penalty_weight: float, cap: int, count_cost: float) -> None:
+    """Checks the settings of `evidence_reward`.
+
+    Raises:
+        ValueError: see there.
+    """
+    check_choice("combine", combine, COMBINE)
+    check_choice("penalty_form", penalty_form, PENALTY_FORMS)
+    if not 0 <= weight <= 1:
+        raise ValueError(f"weight: expected a number in [0, 1], got {weight}")
+    if not is_whole_number(cap) or cap < 1:
+        raise ValueError(f"cap: expected a whole number >= 1, got {cap}")
+    for name, value in (("penalty_weight", penalty_weight), ("count_cost", count_cost)):
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name}: expected a number >= 0, got {value}")

@@ -25,7 +25,7 @@ def group_advantage(
 
     | input | result |
     |---|---|
-    | a row that is not valid, or NaN | NaN; it enters neither mean nor std: drop it, do not multiply it by 0 |
+    | a row that is not valid, or not finite | NaN; it enters neither mean nor std: drop it, do not multiply it by 0 |
     | all valid rewards of a group equal, or a single one | exactly 0 |
 
     Args:
@@ -35,7 +35,7 @@ def group_advantage(
         scale: what divides: the std of the "group" (GRPO), of all valid rows of the "batch" around their group means, or
             "none" (Dr. GRPO).
         eps: added to the std.
-        ddof: the std divides by the number of rows less this; a std over too few rows counts as 0.
+        ddof: the std divides by the number of rows less this, and by 1 at least.
         backend: "auto", or the name of one backend, which runs or raises.
 
     Returns:
@@ -53,6 +53,6 @@ def group_advantage(
     if valid is None:
         valid = torch.ones(rewards.shape, dtype=torch.bool, device=rewards.device)
     check_tensor("valid", valid, shape=(rewards.shape[0],), dtypes=(torch.bool,), device=rewards.device)
-    if eps < 0 or ddof < 0:
+    if not eps >= 0 or ddof < 0:
         raise ValueError(f"eps, ddof: expected numbers >= 0, got {eps}, {ddof}")
     return OP(rewards, segments.offsets, valid, scale, float(eps), ddof, backend=backend)

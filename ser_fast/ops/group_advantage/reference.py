@@ -13,7 +13,7 @@ def group_advantage(
 ) -> torch.Tensor:
     num_groups = offsets.numel() - 1
     group = row_to_segment(offsets, rewards.shape[0])
-    used = valid & ~rewards.isnan()
+    used = valid & rewards.isfinite()
     reward = torch.where(used, rewards.double(), 0.0)
     num = segment_sum(used.double(), group, num_groups)
     mean = segment_sum(reward, group, num_groups) / num.clamp(min=1)

@@ -54,5 +54,5 @@ def interval_iou(
         return OP(*arguments, backend=backend)
     if segments is None:
         raise ValueError("segments: expected with union=True, got none")
-    widths = [max(part.lengths, default=0) for part in segments]
-    return UNION_OP(a, b, segments[0].offsets, segments[1].offsets, *widths, backend=backend)
+    width = max((n + m for n, m in zip(segments[0].lengths, segments[1].lengths, strict=True)), default=0)
+    return UNION_OP(a, b, segments[0].offsets, segments[1].offsets, width, backend=backend)

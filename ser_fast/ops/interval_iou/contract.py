@@ -17,8 +17,7 @@ def _union_fake(
     b: torch.Tensor,
     offsets_a: torch.Tensor,
     offsets_b: torch.Tensor,
-    width_a: int,
-    width_b: int,
+    width: int,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     shape, dtype = (offsets_a.shape[0] - 1,), float_dtype(a, b)
     return a.new_empty(shape, dtype=dtype), a.new_empty(shape, dtype=dtype)
@@ -43,11 +42,11 @@ def _cases() -> Iterator[Case]:
 def _union_cases() -> Iterator[Case]:
     a, b = _intervals(6, 2), _intervals(4, 3)
     offsets_a, offsets_b = torch.tensor([0, 0, 4, 6]), torch.tensor([0, 1, 2, 4])
-    yield Case(id="ragged", args=(a, b, offsets_a, offsets_b, 4, 2))
-    yield Case(id="ragged-half", args=(a.half(), b.half(), offsets_a, offsets_b, 4, 2))
-    yield Case(id="one", args=(a[:1], b[:1], torch.tensor([0, 1]), torch.tensor([0, 1]), 1, 1))
-    yield Case(id="empty", args=(a[:0], b[:0], torch.tensor([0, 0]), torch.tensor([0, 0]), 0, 0))
-    yield Case(id="no-responses", args=(a[:0], b[:0], torch.tensor([0]), torch.tensor([0]), 0, 0))
+    yield Case(id="ragged", args=(a, b, offsets_a, offsets_b, 5))
+    yield Case(id="ragged-half", args=(a.half(), b.half(), offsets_a, offsets_b, 5))
+    yield Case(id="one", args=(a[:1], b[:1], torch.tensor([0, 1]), torch.tensor([0, 1]), 2))
+    yield Case(id="empty", args=(a[:0], b[:0], torch.tensor([0, 0]), torch.tensor([0, 0]), 0))
+    yield Case(id="no-responses", args=(a[:0], b[:0], torch.tensor([0]), torch.tensor([0]), 0))
 
 
 OP = register(
@@ -65,10 +64,7 @@ UNION_OP = register(
     Op(
         name="interval_union_iou",
         public="interval_iou",
-        signature=(
-            "(Tensor a, Tensor b, Tensor offsets_a, Tensor offsets_b, SymInt width_a, SymInt width_b)"
-            " -> (Tensor iou, Tensor iop)"
-        ),
+        signature=("(Tensor a, Tensor b, Tensor offsets_a, Tensor offsets_b, SymInt width) -> (Tensor iou, Tensor iop)"),
         kernels=(Kernel(name="reference", run=reference.interval_union_iou, devices=("cpu", "cuda")),),
         fake=_union_fake,
         cases=_union_cases,

@@ -39,7 +39,7 @@ def temporal_penalty(
     | input | result |
     |---|---|
     | t < 0 or t > D | 1, in every mode |
-    | t is NaN | NaN |
+    | t or D is NaN | NaN |
     | a response without frames, key times or intervals | NaN for its claims |
     | t before the first or behind the last frame | g is the first or the last gap |
     | a single frame | g is D |
@@ -51,7 +51,7 @@ def temporal_penalty(
         duration: [R] seconds.
         frame_times: ([F_total] ascending within a response, R -> F_total); needed by "snap" and by unit "spacing".
         key_times: ([K_total], R -> K_total); needed by "points".
-        intervals: ([I_total, 2], R -> I_total); needed by "interval".
+        intervals: ([I_total, 2] start <= end, R -> I_total); needed by "interval".
         sigma: width of the Gaussian, in units.
         unit: what d is measured in: "seconds", "spacing" (the mean gap between frames) or "duration" (D).
         backend: "auto", or the name of one backend, which runs or raises.
@@ -60,7 +60,8 @@ def temporal_penalty(
         [C], float64 if time_s is float64, else float32.
 
     Raises:
-        ValueError: wrong shape, device, mode or unit, sigma <= 0, or a table that the mode needs is missing.
+        ValueError: wrong shape, device, mode or unit, sigma <= 0, a table that the mode needs is missing, or frame times on the
+            CPU that do not ascend.
         BackendUnavailable: see backend.
 
     Source: Gaussian with adaptive sigma of Open-o3-Video (arXiv 2510.20579, `adaptive_sigma`); "snap" is ours.
@@ -83,6 +84,7 @@ def temporal_penalty(
         raise ValueError("frame_times: expected for unit 'spacing', got none")
     if frames is not None:
         _check_ragged("frame_times", frames, len(segments), time_s.device, pairs=False)
+        _check_ascending(frames)
     num_pairs = sum(c * k for c, k in zip(segments.lengths, target[1].lengths, strict=True))
     return OP(
         time_s,
@@ -122,3 +124,14 @@ def _check_ragged(name: str, value: Ragged, num_responses: int, device: torch.de
     check_segments(f"{name}[1]", segments, num_rows=table.shape[0], device=device)
     if len(segments) != num_responses:
         raise ValueError(f"{name}[1]: expected {num_responses} segments, got {len(segments)}")
+
+
+def _check_ascending(frame_times: Ragged) -> None:
+    """On the CPU only: elsewhere it would wait for the device."""
+    times, segments = frame_times
+    if times.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    falls = (times[1:] < times[:-1]).nonzero()[:, 0] + 1
+    inside = [row for row in falls.tolist() if row not in set(segments.host)]
+    if inside:
+        raise ValueError(f"frame_times[0]: expected to ascend within a response, got a fall at row {inside[0]}")

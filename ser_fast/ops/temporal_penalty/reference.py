@@ -49,7 +49,7 @@ def temporal_penalty(
             distance_C = _ratio(distance_C, duration_C)
         penalty_C = -torch.expm1(-0.5 * (distance_C / sigma) ** 2)
 
-    penalty_C = torch.where(num_C == 0, torch.nan, penalty_C)
+    penalty_C = torch.where((num_C == 0) | duration_C.isnan(), torch.nan, penalty_C)
     if time_s.is_floating_point():  # rounding t and D alike keeps t <= D true
         duration_C = duration.to(time_s.dtype)[response_C].double()
     outside_C = (time_C < 0) | (time_C > duration_C)

@@ -107,6 +107,8 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor
 def _backward(
     ctx: Any, grad_logprob: torch.Tensor, grad_entropy: torch.Tensor, *_: torch.Tensor
 ) -> tuple[torch.Tensor | None, ...]:
+    if torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        raise RuntimeError("token_logprob: differentiable once, got create_graph=True")
     need_hidden, need_weight = ctx.needs_input_grad[:2]
     grad_hidden, grad_weight = BACKWARD_OP(
         grad_logprob,
