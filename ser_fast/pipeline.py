@@ -261,7 +261,10 @@ class _ClipMapping:
     def _clip(self, question: Question) -> Clip:
         if question.media not in self.clips:
             raise InputError(f"clips: expected one called {question.media!r}, got none")
-        return self.clips[question.media]
+        clip = self.clips[question.media]
+        if not len(clip.times):
+            raise InputError(f"clips: expected frames in the one called {question.media!r}, got none")
+        return clip
 
 
 class _Clock:

@@ -178,8 +178,8 @@ class Clip(_ShapeRepr):
         if self.times.shape != self.frames.shape[:1] or str(self.times.dtype) != "torch.float64":
             raise ValueError(f"times: expected float64[{self.frames.shape[0]}], got {self.times.dtype}{list(self.times.shape)}")
         times = self.times.tolist()
-        if not times or not all(map(math.isfinite, times)) or times != sorted(times):
-            raise ValueError(f"times: expected at least one, finite and ascending, got {times!r:.80}")
+        if not all(map(math.isfinite, times)) or times != sorted(times):
+            raise ValueError(f"times: expected finite numbers that ascend, got {times!r:.80}")
         if not 0 <= self.duration < math.inf:
             raise ValueError(f"duration: expected a number >= 0, got {self.duration}")
 

@@ -35,9 +35,9 @@ def test_segments_that_make_no_sense(offsets: list[int], host: tuple[int, ...], 
         Segments.from_lengths([1.5])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("times", [[], [0.0, float("nan")], [3.0, 0.0, 2.0]])
+@pytest.mark.parametrize("times", [[0.0, float("nan")], [3.0, 0.0, 2.0]])
 def test_clips_have_ascending_times(times: list[float]) -> None:
-    with pytest.raises(ValueError, match="times: expected at least one, finite and ascending"):
+    with pytest.raises(ValueError, match="times: expected finite numbers that ascend"):
         Clip(
             frames=torch.zeros(len(times), 4, 4, 3, dtype=torch.uint8),
             times=torch.tensor(times, dtype=torch.float64),

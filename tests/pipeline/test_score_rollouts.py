@@ -371,6 +371,20 @@ def test_rewards_do_not_depend_on_torchs_defaults(dtype: torch.dtype) -> None:
     assert actual.table.total.dtype == torch.float32
 
 
+def test_a_clip_without_frames_cannot_be_judged() -> None:
+    rollout = _with_claims(1)
+    empty = Clip(
+        frames=torch.zeros(0, 100, 200, 3, dtype=torch.uint8),
+        times=torch.zeros(0, dtype=torch.float64),
+        start_s=0.0,
+        duration=10.0,
+        source="x",
+        decoded_by="test",
+    )
+    with pytest.raises(InputError, match="clips: expected frames in the one called 'clip.mp4', got none"):
+        score_rollouts([rollout], clips={rollout.question.media: empty}, referee=OneScore())
+
+
 def test_a_referee_that_gives_another_number_of_scores_is_a_bug() -> None:
     with pytest.raises(ValueError, match="referee: expected a score for each of 2 claims, got 1"):
         score_rollouts([_with_claims(2)], clips=Source(), referee=OneScore())
