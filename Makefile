@@ -22,7 +22,7 @@ test: venv
 	$(BIN)/pytest -m "not full"
 
 test-full: venv
-	$(BIN)/pytest --full-report bench/results/test-full.md
+	$(BIN)/pytest --full-report=bench/results/test-full.md
 
 lint: venv
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && $(BIN)/lint-imports
