@@ -381,7 +381,7 @@ def test_a_clip_without_frames_cannot_be_judged() -> None:
         source="x",
         decoded_by="test",
     )
-    with pytest.raises(InputError, match="clips: expected frames in the one called 'clip.mp4', got none"):
+    with pytest.raises(InputError, match=r"clips: expected frames in the one called 'clip\.mp4', got none"):
         score_rollouts([rollout], clips={rollout.question.media: empty}, referee=OneScore())
 
 
