@@ -5,9 +5,9 @@ DEVICE ?= cuda
 BIN := $(VENV)/bin
 NATIVE := $(shell find csrc -type f)
 # The editable install maps module names to files, so a module that comes, goes or moves asks for a new one.
-READY := $(VENV)/.ready-$(shell find ser_fast -name '*.py' | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
+READY := $(VENV)/.ready-$(shell find ser_fast trainer -name '*.py' | LC_ALL=C sort | cksum | cut -d ' ' -f 1)
 
-.PHONY: venv demo test test-full lint format bench gpu-check clean
+.PHONY: venv demo test test-full lint format bench gpu-check toy-models clean
 
 venv: $(READY)
 
@@ -30,6 +30,10 @@ lint: venv
 
 format: venv
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/clang-format -i $(filter %.h %.cpp,$(NATIVE))
+
+# Both models of the toy world from nothing, some fifty minutes on two cores; goes on where it was stopped.
+toy-models: venv
+	$(BIN)/python -m trainer.toy.build
 
 bench: venv
 	$(BIN)/pytest bench --benchmark-columns=median,iqr,rounds --benchmark-sort=name

@@ -52,6 +52,8 @@ def write_random_vlm(
     vision_size: int = 32,
     vision_layers: int = 2,
     gain: float = 1.0,
+    rope_theta: float = 10000.0,
+    max_tokens: int = 1280,
     tokenizer: Any = None,
 ) -> Path:
     """Writes a random-weight model folder in the published layout; it loads like a real checkpoint and knows nothing.
@@ -63,6 +65,8 @@ def write_random_vlm(
         hidden_size: of the language model, a multiple of 64; vision_size: of the vision tower, a multiple of 16.
         num_layers, vision_layers: depth of the two.
         gain: weights are drawn with std gain / sqrt(fan in): larger values make bolder answers.
+        rope_theta: base of the rotary positions: the smaller, the further apart near positions.
+        max_tokens: of an image.
         tokenizer: a transformers tokenizer with Qwen's special tokens; byte-level without merges if not given.
 
     Returns:
@@ -102,7 +106,7 @@ def write_random_vlm(
         "max_position_embeddings": 32768,
         "rope_parameters": {
             "rope_type": "default",
-            "rope_theta": 10000.0,
+            "rope_theta": rope_theta,
             "mrope_section": [6, 5, 5] if family == "qwen3_vl" else [4, 6, 6],
         },
         "bos_token_id": ids["<|endoftext|>"],
@@ -143,7 +147,7 @@ def write_random_vlm(
         "temporal_patch_size": 2,
         "merge_size": 2,
         "min_pixels": 4 * (2 * patch) ** 2,
-        "max_pixels": 1280 * (2 * patch) ** 2,
+        "max_pixels": max_tokens * (2 * patch) ** 2,
     }
     (folder / "preprocessor_config.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
     return folder

@@ -22,9 +22,9 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_it_holds_the_package_and_nothing_else(wheel: Path) -> None:
+def test_it_holds_the_packages_and_nothing_else(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"ser_fast"}
+    assert {name.partition("/")[0] for name in names if ".dist-info" not in name} == {"ser_fast", "trainer"}
     assert sum(name.startswith("ser_fast/_core") for name in names) == 1
     assert "ser_fast/py.typed" in names
 

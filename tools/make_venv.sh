@@ -27,4 +27,4 @@ fi
 
 "$venv/bin/python" -m pip --version >/dev/null 2>&1 || "$python" -m venv --clear "$venv"
 "$venv/bin/python" -m pip install -q --disable-pip-version-check "torch==2.13.0" "triton==3.7.1" -c constraints.txt
-"$venv/bin/python" -m pip install -q --disable-pip-version-check -e ".[test,bench]" -c constraints.txt
+"$venv/bin/python" -m pip install -q --disable-pip-version-check -e ".[test,bench,train]" -c constraints.txt

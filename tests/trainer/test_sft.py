@@ -1,0 +1,164 @@
+"""Completions from files: both schemas, boxes in the model's own numbers, errors that say where, and a run."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ser_fast.errors import DataError
+from ser_fast.testing import moving_square, write_clip
+from ser_fast.types import CoordSpace
+from trainer.cli import main
+from trainer.policy import Policy
+from trainer.sft import Examples, convert_boxes, read_examples
+
+ROW = {
+    "schema": 1,
+    "id": "a",
+    "video": "square.mp4",
+    "question": "What moves?",
+    "answer": "a square",
+    "task": "free-form",
+    "coord_space": {"kind": "norm1000"},
+    "completion": "<think><obj>red square</obj><box>[0, 250, 500, 1000]</box>at<t>1.00</t>s</think><answer>a square</answer>",
+}
+OPEN_O3 = {
+    "task": "General video QA Free-form",
+    "question": "What moves?",
+    "answer": "a square",
+    "video_path": "square.mp4",
+    "reasoning_process": "<obj>red square</obj><box>[0.0, 0.25, 0.5, 1.0]</box>at<t>1.00</t>s moves.",
+    "key_frames": [],
+    "key_items": {},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    frames, _ = moving_square(30)
+    write_clip(tmp_path / "square.mp4", frames, fps=10)
+    (tmp_path / "lines.jsonl").write_text(json.dumps(ROW) + "\n" + json.dumps(ROW | {"id": "b"}) + "\n")
+    (tmp_path / "o3.json").write_text(json.dumps([OPEN_O3]))
+    return tmp_path
+
+
+def test_both_schemas_say_the_same(folder: Path) -> None:
+    (line, _), (entry,) = read_examples(folder / "lines.jsonl"), read_examples(folder / "o3.json")
+    space = CoordSpace(kind="pixels", height=84, width=84)
+    assert entry.question.media == line.question.media == "square.mp4"
+    expected = "<box>[0,21,42,84]</box>"
+    assert expected in convert_boxes(line.completion, line.coord_space, space)
+    assert expected in convert_boxes(entry.completion, entry.coord_space, space)
+    assert entry.completion.endswith("moves.</think><answer>a square</answer>")
+
+
+def test_images_of_open_o3_are_in_pixels(tmp_path: Path) -> None:
+    row = {key: value for key, value in OPEN_O3.items() if key != "video_path"}
+    row |= {"image_path": "x.jpg", "image_size": [200, 100], "reasoning_process": "<box>[20, 10, 200, 100]</box>"}
+    (tmp_path / "o3.json").write_text(json.dumps([row]))
+    (entry,) = read_examples(tmp_path / "o3.json")
+    assert entry.question.image == "x.jpg"
+    assert "<box>[100,100,1000,1000]</box>" in convert_boxes(entry.completion, entry.coord_space, CoordSpace(kind="norm1000"))
+
+
+@pytest.mark.parametrize(
+    "text", ["<box>[1, 2, 3]</box>", "<box>[a, 2, 3, 4]</box>", "<box>[nan, 1, 2, 3]</box>", "[1, 2, 3, 4]"]
+)
+def test_what_is_no_box_stays(text: str) -> None:
+    assert convert_boxes(text, CoordSpace(kind="norm1"), CoordSpace(kind="norm1000")) == text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (json.dumps({k: v for k, v in ROW.items() if k != "completion"}), r"x:1: completion: expected a text, got None"),
+        (json.dumps({k: v for k, v in ROW.items() if k != "coord_space"}), r"x:1: coord_space: missing"),
+        ("", "x: no lines"),
+        ("{", "x:1: not JSON"),
+        ("[", "x: not JSON"),
+        ("[]", "x: no examples"),
+        ("[3]", "x: entry 0: expected an object, got int"),
+        (json.dumps([OPEN_O3 | {"answer": None}]), "x: entry 0: answer: expected a text, got None"),
+        (json.dumps([OPEN_O3 | {"video_path": None}]), "x: entry 0: video, image: expected exactly one of the two"),
+    ],
+)
+def test_bad_files_are_named(content: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "x"
+    path.write_text(content)
+    with pytest.raises(DataError, match=message):
+        read_examples(path)
+    with pytest.raises(DataError, match="missing: "):
+        read_examples(tmp_path / "missing")
+
+
+def test_a_batch_holds_the_examples_of_a_clip_as_branches(folder: Path, policy: Policy) -> None:
+    batches = Examples(policy, read_examples(folder / "lines.jsonl"), folder, fps=1.0, max_frames=3, num_clips=1, seed=0)
+    text = batches.show(0)
+    assert text.count("<image>") == 3
+    assert "Frame 1 at 0.00 s: <|vision_start|><image><|vision_end|>" in text
+    assert "The video is 3.00 s long.\nWhat moves?<|im_end|>\n<|im_start|>assistant\n<think><obj>red square</obj>" in text
+    assert text.endswith("</answer><|im_end|>")
+    assert batches.loss_at(0).item() == batches.loss_at(0).item()
+
+
+def _arguments(folder: Path, policy: Path, **changes: Any) -> list[str]:
+    options = {
+        "model": policy,
+        "data": folder / "lines.jsonl",
+        "videos": folder,
+        "run": folder / "run",
+        "fps": 1.0,
+        "max-frames": 3,
+        "num-clips": 1,
+        "steps.num-steps": 3,
+        "steps.learning-rate": 1e-3,
+    } | changes
+    return ["sft", *(text for key, value in options.items() for text in (f"--{key}", str(value)))]
+
+
+def test_the_command_trains_and_writes_a_folder_that_loads(
+    folder: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(_arguments(folder, tiny_folder)) == 0
+    out = capsys.readouterr().out
+    assert "boxes are written in pixels of the frame as you see it" in out
+    assert out.rstrip().endswith(str(folder / "run" / "model"))
+    Policy.load(folder / "run" / "model")
+    assert len((folder / "run" / "metrics.jsonl").read_text().splitlines()) == 3
+
+
+def test_the_command_shows_the_prompt(folder: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*_arguments(folder, tiny_folder), "--show-prompt"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("<|im_start|>system\nYou answer questions about videos.")
+    assert "Frame 2 at 1.00 s: " in out
+    assert not (folder / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"model": "nowhere"}, "ser-train: nowhere: no such folder\n"),
+        ({"data": "missing.jsonl"}, "ser-train: missing.jsonl: "),
+    ],
+)
+def test_bad_input_ends_with_one_line(
+    changes: dict[str, Any], message: str, folder: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(_arguments(folder, tiny_folder, **changes)) == 2
+    err = capsys.readouterr().err
+    assert err.startswith(message)
+    assert err.count("\n") == 1
+
+
+def test_help_is_of_use(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["sft", "--help"], ["sft-toy", "--help"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 0
+    out = capsys.readouterr().out
+    assert "sft-toy" in out
+    assert "--max-frames" in out

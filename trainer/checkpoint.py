@@ -1,0 +1,37 @@
+"""Checkpoints of a run: written whole or not at all, the last one wins."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+NAME = "checkpoint-{:06d}"
+
+
+def save(run: Path, step: int, **states: Any) -> None:
+    """Writes `checkpoint-<step>` into a run's folder and removes the ones before it."""
+    part, final = run / f".part-{NAME.format(step)}", run / NAME.format(step)
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    torch.save(states, part / "state.pt")
+    shutil.rmtree(final, ignore_errors=True)
+    part.replace(final)
+    for old in _all(run):
+        if old != final:
+            shutil.rmtree(old)
+
+
+def latest(run: Path) -> tuple[int, dict[str, Any]] | None:
+    """(step, states) of the last checkpoint; None where there is none."""
+    found = _all(run)
+    if not found:
+        return None
+    states = torch.load(found[-1] / "state.pt", weights_only=True)
+    return int(found[-1].name.rpartition("-")[2]), states
+
+
+def _all(run: Path) -> list[Path]:
+    return sorted(run.glob("checkpoint-*"))

@@ -1,0 +1,154 @@
+"""The policy: a vision-language model that reads a clip and a question and writes a completion.
+
+The one file of the trainer that knows transformers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ser_fast.ops import token_logprob
+from ser_fast.referee.loading import LoadedVLM, chat_frame, load_vlm, plain_encoder, quiet_transformers
+from ser_fast.referee.views import view_pixels
+from trainer.batch import Batch
+from trainer.prompt import ClipPrompt, PolicyPrompts, PromptConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Completion:
+    """What a policy wrote."""
+
+    ids: tuple[int, ...]
+    """Without the end token."""
+    text: str
+    truncated: bool
+    """It hit the length limit."""
+
+
+class Policy:
+    """A loaded model with its prompts."""
+
+    def __init__(self, loaded: LoadedVLM, *, prompt: PromptConfig | None = None) -> None:
+        self.model: Any = loaded.model
+        self.tokenizer = loaded.tokenizer
+        self.spec = loaded.spec
+        self.device = loaded.model.device
+        self.end = int(loaded.tokenizer.eos_token_id)
+        config = loaded.model.config
+        self.prompts = PolicyPrompts(
+            encode=plain_encoder(loaded.tokenizer),
+            chat_frame=lambda system: chat_frame(loaded, system=system),
+            image_start=config.vision_start_token_id,
+            image=config.image_token_id,
+            image_end=config.vision_end_token_id,
+            spec=loaded.spec,
+            convention=loaded.convention,
+            config=prompt or PromptConfig(),
+        )
+
+    @classmethod
+    def load(
+        cls,
+        folder: str | os.PathLike[str],
+        *,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype | str = "auto",
+        prompt: PromptConfig | None = None,
+    ) -> Policy:
+        """Loads a folder in the published layout. Errors as `load_vlm`."""
+        return cls(load_vlm(folder, device=torch.device(device), dtype=dtype), prompt=prompt)
+
+    def completion_ids(self, text: str) -> tuple[int, ...]:
+        """A completion as ids, end token included. Special tokens in the text are not parsed."""
+        ids = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        return (*ids, self.end)
+
+    def show(self, clip: ClipPrompt, question: tuple[int, ...]) -> str:
+        """A prompt as text, an image as one placeholder."""
+        text = self.tokenizer.decode([*clip.segment.ids, *question])
+        placeholder = re.escape(self.tokenizer.decode([self.prompts.image]))
+        return re.sub(f"({placeholder})+", "<image>", text)
+
+    def logprobs(self, batch: Batch) -> torch.Tensor:
+        """float32[N]: log-probability of each target token of a batch given all before it, differentiable."""
+        packed = batch.packed
+        pixels, grid = view_pixels(batch.views, self.spec, self.device)
+        hidden = self.model.model(
+            input_ids=packed.input_ids.to(self.device),
+            attention_mask=packed.mask().to(self.device),
+            position_ids=packed.position_ids.to(self.device),
+            pixel_values=pixels.to(self.model.dtype),
+            image_grid_thw=grid,
+            use_cache=False,
+        ).last_hidden_state
+        logprob, _ = token_logprob(hidden[batch.rows, batch.columns], self.model.lm_head.weight, batch.targets.to(self.device))
+        return logprob
+
+    @torch.inference_mode()
+    def generate(
+        self,
+        prompts: Sequence[tuple[ClipPrompt, tuple[int, ...]]],
+        *,
+        max_new_tokens: int,
+        temperature: float = 0.0,
+        seed: int = 0,
+        batch_size: int = 64,
+    ) -> list[Completion]:
+        """Completions of (clip, question) prompts: greedy at temperature 0, else sampled from a seed. torch's own random state
+        stays as it was."""
+        completions: list[Completion] = []
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            for first in range(0, len(prompts), batch_size):
+                completions += self._generate(prompts[first : first + batch_size], max_new_tokens, temperature)
+        return completions
+
+    def _generate(
+        self, prompts: Sequence[tuple[ClipPrompt, tuple[int, ...]]], max_new_tokens: int, temperature: float
+    ) -> list[Completion]:
+        rows = [(*clip.segment.ids, *question) for clip, question in prompts]
+        width = max(map(len, rows))
+        padding = int(self.tokenizer.pad_token_id)
+        ids = torch.tensor([[padding] * (width - len(row)) + list(row) for row in rows], device=self.device)
+        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=self.device)
+        pixels, grid = view_pixels([view for clip, _ in prompts for view in clip.views], self.spec, self.device)
+        written = self.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            mm_token_type_ids=(ids == self.prompts.image).int(),
+            pixel_values=pixels.to(self.model.dtype),
+            image_grid_thw=grid,
+            **(
+                {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
+                if temperature
+                else {"do_sample": False}
+            ),
+            max_new_tokens=max_new_tokens,
+            eos_token_id=self.end,
+            pad_token_id=padding,
+        )[:, width:]
+        completions = []
+        for row in written.tolist():
+            truncated = self.end not in row
+            kept = tuple(row if truncated else row[: row.index(self.end)])
+            completions.append(Completion(ids=kept, text=self.tokenizer.decode(kept), truncated=truncated))
+        return completions
+
+
+def write_folder(folder: Path, model: Any, *, like: str | os.PathLike[str]) -> Path:
+    """Writes a model in the published layout, with the tokenizer and the settings of the folder that it came from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in Path(like).iterdir():
+        if file.suffix in (".json", ".jinja", ".txt") and "safetensors" not in file.name:
+            shutil.copyfile(file, folder / file.name)
+    with quiet_transformers():
+        model.save_pretrained(folder)
+    return folder

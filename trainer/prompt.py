@@ -1,0 +1,105 @@
+"""What a policy is shown and asked: frames as images, each behind its time, the length of the video, and the question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ser_fast.ops import PatchSpec
+from ser_fast.packing import Segment
+from ser_fast.referee.views import View
+from ser_fast.text import clean
+from ser_fast.types import BoxConvention, Clip, CoordSpace
+
+SYSTEM = (
+    "You answer questions about videos. First think between <think> and </think>, and cite what you see as evidence: the"
+    " object, its box as [x1,y1,x2,y2] in {unit}, and the second. Then give a short answer between <answer> and </answer>."
+    " Example: <think><obj>woman in a coat</obj><box>[{example}]</box>at<t>9.00</t>s opens the door.</think><answer>the"
+    " door</answer>"
+)
+
+UNITS: dict[BoxConvention, tuple[str, str]] = {
+    "pixels": ("pixels of the frame as you see it", "36,12,61,80"),
+    "norm1000": ("thousandths of the frame", "360,120,610,800"),
+}
+"""How the numbers of a box are explained, and those of the example."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptConfig:
+    """The wording; every text is formatted with the fields named in it."""
+
+    system: str = SYSTEM
+    """With {unit} and {example}."""
+    frame: str = "Frame {number} at {time} s: {image}\n"
+    length: str = "The video is {duration} s long.\n"
+    time_format: str = ".2f"
+    max_frame_pixels: int = 128 * 28 * 28
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClipPrompt:
+    """All of a prompt that does not depend on the question."""
+
+    segment: Segment
+    views: tuple[View, ...]
+    frame_times: tuple[float, ...]
+    size: tuple[int, int]
+    """(height, width) of the frames as the policy sees them."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PolicyPrompts:
+    """Clips and questions -> token segments, for one model."""
+
+    encode: Callable[[str], list[int]]
+    """Text -> ids, special tokens not parsed."""
+    chat_frame: Callable[[str], tuple[tuple[int, ...], tuple[int, ...]]]
+    """System text -> (chat template up to the user's first word, chat template behind the user's last)."""
+    image_start: int
+    image: int
+    image_end: int
+    spec: PatchSpec
+    convention: BoxConvention
+    config: PromptConfig
+
+    def clip(self, clip: Clip) -> ClipPrompt:
+        """System text, frames with their times, length of the video."""
+        height, width = clip.frame_hw
+        size = self.spec.fit(height, width, max_pixels=self.config.max_frame_pixels)
+        header, _ = self.chat_frame(self.system_text())
+        ids, grids, views = list(header), [], []
+        times = [format(time_s, self.config.time_format) for time_s in clip.times.tolist()]
+        for k, time in enumerate(times):
+            before, after = self.config.frame.format(number=k + 1, time=time, image="\0").split("\0")
+            ids += [*self.encode(before), self.image_start, *[self.image] * self.spec.num_tokens(*size), self.image_end]
+            ids += self.encode(after)
+            grids.append(self.spec.grid(*size))
+            views.append(View(clip=clip, frame_idx=k, box=(0, 0, width, height), size=size))
+        ids += self.encode(self.config.length.format(duration=format(clip.duration, self.config.time_format)))
+        return ClipPrompt(
+            segment=Segment(ids=tuple(ids), grids=tuple(grids)),
+            views=tuple(views),
+            frame_times=tuple(map(float, times)),
+            size=size,
+        )
+
+    def question(self, text: str) -> tuple[int, ...]:
+        """The question up to where the completion begins; it continues the clip's segment."""
+        _, trailer = self.chat_frame(self.system_text())
+        return (*self.encode(clean(text)), *trailer)
+
+    def system_text(self) -> str:
+        """With the model's own way to write boxes."""
+        unit, example = UNITS[self.convention]
+        return self.config.system.format(unit=unit, example=example)
+
+    def unit(self) -> str:
+        """What the numbers of a box are."""
+        return UNITS[self.convention][0]
+
+    def coord_space(self, size: tuple[int, int]) -> CoordSpace:
+        """What the numbers of a completion mean, given the size at which the frames were seen."""
+        if self.convention == "norm1000":
+            return CoordSpace(kind="norm1000")
+        return CoordSpace(kind="pixels", height=size[0], width=size[1])

@@ -1,0 +1,77 @@
+"""A supervised run: steps of AdamW under a warm-up and a cosine, resumable to the bit."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from trainer import checkpoint
+from trainer.metrics import Metrics
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SupervisedConfig:
+    """How a supervised run goes."""
+
+    num_steps: int
+    learning_rate: float
+    final_share: float = 0.1
+    """Of the learning rate at the end of the cosine."""
+    num_warmup_steps: int = 100
+    weight_decay: float = 0.01
+    betas: tuple[float, float] = (0.9, 0.98)
+    clip_norm: float = 1.0
+    save_every: int = 200
+
+
+def fit(
+    model: Any,
+    loss_at: Callable[[int], torch.Tensor],
+    *,
+    run: Path,
+    config: SupervisedConfig,
+    on_step: Callable[[int, float], None] = lambda _, __: None,
+) -> None:
+    """Runs from the last checkpoint of `run`, or from the start, to the end.
+
+    `loss_at(step)` must depend on the step and the weights only: then a resumed run has the same losses as one that was
+    never stopped.
+    """
+    model.train()
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=config.learning_rate, betas=config.betas, weight_decay=config.weight_decay, foreach=True
+    )
+    first = 0
+    if (found := checkpoint.latest(run)) is not None:
+        first, states = found
+        model.load_state_dict(states["model"])
+        optimizer.load_state_dict(states["optimizer"])
+    metrics = Metrics(run, first_step=first)
+    for step in range(first, config.num_steps):
+        started = time.perf_counter()
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, config)
+        loss = loss_at(step)
+        loss.backward()  # type: ignore[no-untyped-call]
+        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm, error_if_nonfinite=True)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        metrics.write(step, loss=loss.item(), gradient_norm=norm.item(), seconds=round(time.perf_counter() - started, 3))
+        on_step(step, loss.item())
+        if (step + 1) % config.save_every == 0 or step + 1 == config.num_steps:
+            checkpoint.save(run, step + 1, model=model.state_dict(), optimizer=optimizer.state_dict())
+    model.eval()
+
+
+def learning_rate(step: int, config: SupervisedConfig) -> float:
+    """Linear up over the warm-up, then half a cosine down to the final share."""
+    if step < config.num_warmup_steps:
+        return config.learning_rate * (step + 1) / config.num_warmup_steps
+    progress = (step - config.num_warmup_steps) / max(1, config.num_steps - config.num_warmup_steps)
+    return config.learning_rate * (config.final_share + (1 - config.final_share) * (1 + math.cos(math.pi * progress)) / 2)

@@ -1,0 +1,1 @@
+"""A small world of moving shapes: real video files, questions with complete truth, and models that learn it on a CPU."""

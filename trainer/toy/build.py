@@ -1,0 +1,95 @@
+"""`make toy-models`: makes the policy and the referee of the toy world from nothing, and compares them with those shipped.
+
+Both are trained at the same time, a core each. What was begun goes on from its last checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from ser_fast.assets import TOY_REFEREE
+from ser_fast.referee import VLMReferee
+from trainer.policy import Policy
+from trainer.progress import Progress
+from trainer.toy.evaluate import ask, complete, measure
+from trainer.toy.lessons import seen_clip
+from trainer.toy.measure_referee import jittered_claims, measure_referee, policy_claims
+from trainer.toy.models import POLICY
+from trainer.toy.recipe import SEED, make_policy, make_referee, write_data
+from trainer.toy.world import Scene
+
+NUM_CLAIMS = 2000
+"""Half of them the policy's own, half jittered true boxes."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the whole recipe, one model of it, or only the measurement of the shipped models."""
+    parser = argparse.ArgumentParser(prog="python -m trainer.toy.build", description=__doc__)
+    parser.add_argument("--work", type=Path, default=Path("build/toy"), help="folder for videos, runs and models")
+    parser.add_argument("--only", choices=("policy", "referee", "shipped"), help="one model, or the figures of those shipped")
+    args = parser.parse_args(argv)
+    begin = time.perf_counter()
+    train, held_out = write_data(args.work)
+    _tell(f"videos: {time.perf_counter() - begin:.0f} s")
+    if args.only in ("policy", "referee"):
+        torch.set_num_threads(1)
+        make = make_policy if args.only == "policy" else make_referee
+        _tell(f"{args.only}: {make(args.work, train, on_step=Progress())}")
+        return 0
+    tables = {}
+    if args.only is None:
+        command = [sys.executable, "-m", "trainer.toy.build", "--work", args.work, "--only"]
+        parts = [subprocess.Popen([*command, model]) for model in ("policy", "referee")]
+        codes = [part.wait() for part in parts]
+        if any(codes):
+            return 1
+        _tell(f"trained: {time.perf_counter() - begin:.0f} s")
+        tables["rebuilt"] = figures(args.work / "policy", args.work / "referee", args.work / "held-out", held_out)
+    if TOY_REFEREE.exists():
+        tables["shipped"] = figures(POLICY, TOY_REFEREE, args.work / "held-out", held_out)
+    show(tables)
+    _tell(f"all: {time.perf_counter() - begin:.0f} s")
+    return 0
+
+
+def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) -> dict[str, dict[str, Any]]:
+    """The figures of both models on held-out clips."""
+    loaded = Policy.load(policy)
+    asked = ask(scenes)
+    durations = [seen_clip(folder, scene).duration for scene in scenes]
+    judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED)
+    judged += jittered_claims(folder, scenes, NUM_CLAIMS // 2, seed=SEED)
+    return {
+        "policy": measure(loaded, asked, complete(loaded, folder, asked), durations).to_json(),
+        "referee": measure_referee(VLMReferee(referee), judged).to_json(),
+    }
+
+
+def show(tables: dict[str, dict[str, dict[str, Any]]]) -> None:
+    """One table a model, a column for each set of weights; and the same as JSON."""
+    console = Console()
+    for model in ("policy", "referee"):
+        table = Table(model, *tables)
+        for name in next(iter(tables.values()))[model]:
+            table.add_row(name, *(str(columns[model][name]) for columns in tables.values()))
+        console.print(table)
+    print(json.dumps(tables))
+
+
+def _tell(text: str) -> None:
+    print(text, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

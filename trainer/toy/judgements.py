@@ -1,0 +1,160 @@
+"""Claims about scenes with their true relevance and localization: what the toy referee learns from, and is measured on."""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from ser_fast.referee import VLMReferee
+from ser_fast.types import Box, Clip, RefereeRequest
+from trainer.toy.lessons import seen_clip
+from trainer.toy.tasks import QUESTIONS
+from trainer.toy.world import COLORS, SHAPES, SIDE_PX, Scene, Thing
+
+MIN_SIDE_PX = 4.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judged:
+    """A claim put to a referee, and what is true of it."""
+
+    request: RefereeRequest
+    relevance: float
+    """1 if it names the thing that is asked about, else 0."""
+    localization: float
+    """IoU of its box with the true box, at that frame, of the thing that it names; 0 where there is none."""
+
+
+def judge(scene: Scene, clip: Clip, frame: int, box: Box, name: str, asked: Thing, attribute: str) -> Judged:
+    """What is true of a claim; the box is in pixels of the frame."""
+    named = next((thing for thing in scene.things if thing.name == name), None)
+    time_s = float(clip.times[frame])
+    truth = named.box(time_s) if named is not None else None
+    return Judged(
+        request=RefereeRequest(
+            clip=clip,
+            frame_idx=frame,
+            boxes=(box,),
+            name=name,
+            time_s=time_s,
+            question=QUESTIONS[attribute].format(color=asked.color, shape=asked.shape),
+            answer=getattr(asked, attribute),
+        ),
+        relevance=float(named is asked),
+        localization=overlap(box, in_pixels(truth)) if truth is not None else 0.0,
+    )
+
+
+def claims_on(scene: Scene, clip: Clip, rng: random.Random, num: int) -> list[Judged]:
+    """Claims about one question on one frame: right ones, shifted and scaled ones, of another thing, of a time without it."""
+    asked, attribute = rng.choice(scene.things), rng.choice(("color", "shape"))
+    frame = rng.randrange(len(clip.times))
+    shown = [thing for thing in scene.things if thing.box(float(clip.times[frame])) is not None]
+    return [_claim(scene, clip, frame, shown, asked, attribute, rng) for _ in range(num)]
+
+
+def _claim(
+    scene: Scene, clip: Clip, frame: int, shown: list[Thing], asked: Thing, attribute: str, rng: random.Random
+) -> Judged:
+    kind = rng.random()
+    target = rng.choice(shown) if shown and (asked not in shown or rng.random() < 0.5) else asked
+    box = target.box(float(clip.times[frame]))
+    base = in_pixels(box) if box is not None else _anywhere(rng)
+    if kind < 0.65:  # the thing that is there, placed well or badly
+        name, place = target.name, jittered(base, rng.random(), rng)
+    elif kind < 0.75:  # the asked thing, in the place of another or nowhere
+        name, place = asked.name, jittered(base, rng.uniform(0.4, 1.0), rng)
+    elif kind < 0.9:  # a thing of the wrong colour or shape
+        wrong = rng.choice([color for color in COLORS if color != target.color])
+        other = rng.choice([shape for shape in SHAPES if shape != target.shape])
+        name = f"{wrong} {target.shape}" if rng.random() < 0.5 else f"{target.color} {other}"
+        place = jittered(base, rng.uniform(0.4, 1.0), rng)
+    else:
+        name, place = rng.choice(scene.things).name, _anywhere(rng)
+    return judge(scene, clip, frame, place, name, asked, attribute)
+
+
+def jittered(box: Box, iou: float, rng: random.Random) -> Box:
+    """The box shifted and scaled in a random direction until its IoU with what it was is about `iou`, inside the frame."""
+    shift = [rng.gauss(0, 1) for _ in range(2)]
+    scale = [rng.gauss(0, 0.7) for _ in range(2)]
+    if rng.random() < 0.3:
+        scale = [rng.gauss(0, 1)] * 2
+        shift = [0.3 * v for v in shift]
+
+    def moved(amount: float) -> Box:
+        width, height = box[2] - box[0], box[3] - box[1]
+        x = (box[0] + box[2]) / 2 + amount * shift[0] * width
+        y = (box[1] + box[3]) / 2 + amount * shift[1] * height
+        width, height = width * math.exp(amount * scale[0]), height * math.exp(amount * scale[1])
+        return _inside((x - width / 2, y - height / 2, x + width / 2, y + height / 2))
+
+    low, high = 0.0, 4.0
+    for _ in range(24):
+        middle = (low + high) / 2
+        low, high = (middle, high) if overlap(box, moved(middle)) > iou else (low, middle)
+    return moved(high)
+
+
+def _anywhere(rng: random.Random) -> Box:
+    width, height = (rng.uniform(0.1, 0.6) * SIDE_PX for _ in range(2))
+    x, y = rng.uniform(0, SIDE_PX - width), rng.uniform(0, SIDE_PX - height)
+    return _inside((x, y, x + width, y + height))
+
+
+def _inside(box: Box) -> Box:
+    """Cut at the frame, and at least MIN_SIDE_PX wide and high."""
+    x1, y1 = (min(max(v, 0.0), SIDE_PX - MIN_SIDE_PX) for v in box[:2])
+    x2, y2 = (max(min(v, float(SIDE_PX)), a + MIN_SIDE_PX) for v, a in zip(box[2:], (x1, y1), strict=True))
+    return x1, y1, x2, y2
+
+
+def in_pixels(box: Box) -> Box:
+    """Shares of the frame -> pixels."""
+    x1, y1, x2, y2 = (v * SIDE_PX for v in box)
+    return x1, y1, x2, y2
+
+
+def overlap(a: Box, b: Box) -> float:
+    """IoU of two boxes, in plain arithmetic: the simulator's own yardstick."""
+    width, height = min(a[2], b[2]) - max(a[0], b[0]), min(a[3], b[3]) - max(a[1], b[1])
+    common = max(0.0, width) * max(0.0, height)
+    total = (a[2] - a[0]) * (a[3] - a[1]) + (b[2] - b[0]) * (b[3] - b[1]) - common
+    return common / total if total > 0 else 0.0
+
+
+class Judgements:
+    """Supervised batches for the toy referee, with the prompt and the packing of `VLMReferee`. What is asked at a step depends
+    on the seed and the step only."""
+
+    def __init__(
+        self, referee: VLMReferee, folder: Path, scenes: Sequence[Scene], *, seed: int, num_frames: int = 8, num_claims: int = 4
+    ) -> None:
+        self._referee, self._scenes, self._seed = referee, scenes, seed
+        self._num_frames, self._num_claims = num_frames, num_claims
+        self._clip: Callable[[int], Clip] = functools.cache(lambda i: seen_clip(folder, scenes[i]))
+
+    def loss_at(self, step: int) -> torch.Tensor:
+        """Mean cross-entropy of both axes against levels whose expectation is the truth."""
+        rng = random.Random(f"{self._seed}/{step}")
+        judged: list[Judged] = []
+        for _ in range(self._num_frames):
+            i = rng.randrange(len(self._scenes))
+            judged += claims_on(self._scenes[i], self._clip(i), rng, self._num_claims)
+        trees = self._referee.prompts.trees([j.request for j in judged])
+        order = [i for tree in trees for i in tree.requests]
+        truth = torch.tensor([[judged[i].relevance, judged[i].localization] for i in order], device=self._referee.device)
+        logprob = self._referee.level_logprob(trees)
+        return -(soft_levels(truth, logprob.shape[-1]) * logprob).sum(-1).mean()
+
+
+def soft_levels(score: torch.Tensor, num_levels: int) -> torch.Tensor:
+    """[...] scores in [0, 1] -> [..., L] weights on the two levels around each, so that their expectation is the score."""
+    place = score * (num_levels - 1)
+    return (1 - (place[..., None] - torch.arange(num_levels, device=score.device)).abs()).clamp(min=0)

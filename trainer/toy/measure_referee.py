@@ -1,0 +1,132 @@
+"""How well a referee knows the toy world: claims of a policy and jittered true boxes, on held-out clips."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ser_fast.claims import parse_claims
+from ser_fast.referee import VLMReferee
+from ser_fast.types import Clip
+from trainer.policy import Policy
+from trainer.toy.evaluate import MAX_NEW_TOKENS, Asked, ask
+from trainer.toy.judgements import Judged, in_pixels, jittered, judge
+from trainer.toy.lessons import seen_clip
+from trainer.toy.world import SIDE_PX, Scene
+
+GOOD_IOU = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RefereeFigures:
+    """What a referee's scores say about claims whose truth is known."""
+
+    num: int
+    auc: float
+    """Of localization, against IoU >= 0.5: the chance that a well placed claim scores higher than a badly placed one."""
+    relevance_accuracy: float
+    """Share of claims whose relevance is on the right side of 1/2."""
+    rank_correlation: float
+    """Spearman's, of localization with the IoU."""
+    level_mass: float
+    """The smallest."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Rounded to four digits."""
+        return {name: round(value, 4) for name, value in asdict(self).items()}
+
+
+def policy_claims(policy: Policy, folder: Path, scenes: Sequence[Scene], num: int, *, seed: int) -> list[Judged]:
+    """The first `num` claims of sampled completions, with what is true of them, in the nearest frame that the policy saw."""
+    asked = ask(scenes)
+    clips = [seen_clip(folder, question.scene) for question in asked]
+    prompts = [policy.prompts.clip(clip) for clip in clips]
+    completions = policy.generate(
+        [(prompt, policy.prompts.question(q.question)) for prompt, q in zip(prompts, asked, strict=True)],
+        max_new_tokens=MAX_NEW_TOKENS,
+        temperature=1.0,
+        seed=seed,
+    )
+    claims, _ = parse_claims(
+        [completion.text for completion in completions],
+        coord_space=policy.prompts.coord_space(prompts[0].size),
+        frame_hw=(SIDE_PX, SIDE_PX),
+        duration_s=[clip.duration for clip in clips],
+    )
+    judged = []
+    for r, (question, clip) in enumerate(zip(asked, clips, strict=True)):
+        for c in claims.responses.rows(r):
+            frame = int((clip.times - float(claims.time_s[c])).abs().argmin())
+            box = claims.claim_boxes(c)[0]
+            judged.append(judge(question.scene, clip, frame, box, claims.name(c), question.thing, question.attribute))
+    if len(judged) < num:
+        raise ValueError(f"scenes: expected enough of them for {num} claims, the policy made {len(judged)}")
+    return judged[:num]
+
+
+def jittered_claims(folder: Path, scenes: Sequence[Scene], num: int, *, seed: int) -> list[Judged]:
+    """`num` claims whose IoU with the thing that they name is uniform in [0, 1]; every other one names another thing."""
+    rng = random.Random(seed)
+    judged: list[Judged] = []
+    clips: dict[str, Clip] = {}
+    while len(judged) < num:
+        question = rng.choice(ask(scenes))
+        clip = clips.setdefault(question.scene.id, seen_clip(folder, question.scene))
+        judged += _jittered(question, clip, len(judged) % 2 == 1, rng)
+    return judged
+
+
+def _jittered(question: Asked, clip: Clip, wrong: bool, rng: random.Random) -> list[Judged]:
+    """One claim about a thing in view, the asked one or another; none where there is no such thing."""
+    things = [thing for thing in question.scene.things if (thing is question.thing) != wrong]
+    views = [
+        (thing, frame, box)
+        for thing in things
+        for frame, time_s in enumerate(clip.times.tolist())
+        if (box := thing.box(time_s)) is not None
+    ]
+    if not views:
+        return []
+    thing, frame, box = rng.choice(views)
+    place = jittered(in_pixels(box), rng.random(), rng)
+    return [judge(question.scene, clip, frame, place, thing.name, question.thing, question.attribute)]
+
+
+def measure_referee(referee: VLMReferee, judged: Sequence[Judged]) -> RefereeFigures:
+    """The figures of a referee on claims."""
+    scores = referee.score([j.request for j in judged])
+    iou = torch.tensor([j.localization for j in judged])
+    relevant = torch.tensor([j.relevance for j in judged]) > 0.5
+    return RefereeFigures(
+        num=len(judged),
+        auc=area_under_curve(scores.localization, iou >= GOOD_IOU),
+        relevance_accuracy=float(((scores.relevance > 0.5) == relevant).float().mean()),
+        rank_correlation=spearman(scores.localization, iou),
+        level_mass=float(scores.level_mass.min()),
+    )
+
+
+def area_under_curve(score: torch.Tensor, positive: torch.Tensor) -> float:
+    """Chance that a positive scores higher than a negative; ties count half."""
+    num_positive, num_negative = int(positive.sum()), int((~positive).sum())
+    if not num_positive or not num_negative:
+        raise ValueError(f"positive: expected both kinds, got {num_positive} and {num_negative}")
+    ranks = _ranks(score)[positive].sum()
+    return float((ranks - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative))
+
+
+def spearman(a: torch.Tensor, b: torch.Tensor) -> float:
+    """Correlation of the ranks; ties share theirs."""
+    return float(torch.corrcoef(torch.stack([_ranks(a), _ranks(b)]))[0, 1])
+
+
+def _ranks(values: torch.Tensor) -> torch.Tensor:
+    """float64 ranks from 1; equal values share their mean rank."""
+    _, group, count = torch.unique(values.double(), return_inverse=True, return_counts=True)
+    last = count.cumsum(0)
+    return (last - (count - 1) / 2.0).double()[group]

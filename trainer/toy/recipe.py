@@ -1,0 +1,103 @@
+"""How the toy models are made: the numbers of the stages, one function for each model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ser_fast.referee import VLMReferee
+from trainer.policy import Policy, write_folder
+from trainer.supervised import SupervisedConfig, fit
+from trainer.toy.files import write_split
+from trainer.toy.judgements import Judgements
+from trainer.toy.lessons import Lessons
+from trainer.toy.models import new_policy, new_referee
+from trainer.toy.tasks import Looseness
+from trainer.toy.world import Scene
+
+SEED = 0
+NUM_TRAIN, NUM_HELD_OUT = 4000, 320
+"""Clips."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stage:
+    """One part of the policy's schooling: a run of its own."""
+
+    name: str
+    lessons: dict[str, Any]
+    """Arguments of `Lessons`."""
+    steps: SupervisedConfig
+
+
+POLICY_STAGES = (
+    Stage(
+        name="one-frame",
+        lessons={"num_clips": 16, "num_branches": 4, "num_frames": 1},
+        steps=SupervisedConfig(num_steps=600, learning_rate=2e-3),
+    ),
+    Stage(
+        name="exact",
+        lessons={"num_clips": 8, "num_branches": 6},
+        steps=SupervisedConfig(num_steps=1200, learning_rate=1.5e-3),
+    ),
+    Stage(
+        name="loose",
+        lessons={"num_clips": 8, "num_branches": 6, "loose": Looseness()},
+        steps=SupervisedConfig(num_steps=200, learning_rate=5e-4, num_warmup_steps=20),
+    ),
+)
+"""First what a thing looks like and how it is cited, then when it is there, then bad habits: a cold start that knows the right
+evidence and does not prefer it."""
+
+REFEREE_STEPS = SupervisedConfig(num_steps=1500, learning_rate=1.5e-3)
+
+OnStep = Callable[[str, int, int, float], None]
+"""Told the stage, the step, the number of steps and the loss."""
+
+
+def write_data(work: Path) -> tuple[list[Scene], list[Scene]]:
+    """The train and the held-out split below a folder."""
+    return (
+        write_split(work / "train", split="train", seed=SEED, num_clips=NUM_TRAIN),
+        write_split(work / "held-out", split="held-out", seed=SEED, num_clips=NUM_HELD_OUT),
+    )
+
+
+def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
+    """Takes a fresh policy through all stages; each resumes from its last checkpoint. Returns its folder."""
+    start = new_policy(work / "policy-start", seed=SEED)
+    policy = Policy.load(start)
+    for i, stage in enumerate(POLICY_STAGES):
+        lessons = Lessons(policy, work / "train", scenes, seed=SEED + i, **stage.lessons)
+        fit(
+            policy.model,
+            lessons.loss_at,
+            run=work / f"policy-{stage.name}",
+            config=stage.steps,
+            on_step=_told(on_step, f"policy {stage.name}", stage.steps),
+        )
+    return write_folder(work / "policy", policy.model.to(torch.bfloat16), like=start)
+
+
+def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
+    """Trains a fresh referee, resuming from its last checkpoint. Returns its folder."""
+    start = new_referee(work / "referee-start", seed=SEED + 1)
+    referee = VLMReferee(start)
+    judgements = Judgements(referee, work / "train", scenes, seed=SEED)
+    fit(
+        referee.model,
+        judgements.loss_at,
+        run=work / "referee-run",
+        config=REFEREE_STEPS,
+        on_step=_told(on_step, "referee", REFEREE_STEPS),
+    )
+    return write_folder(work / "referee", referee.model.to(torch.bfloat16), like=start)
+
+
+def _told(on_step: OnStep, name: str, config: SupervisedConfig) -> Callable[[int, float], None]:
+    return lambda step, loss: on_step(name, step, config.num_steps, loss)
