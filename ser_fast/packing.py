@@ -29,6 +29,21 @@ class Segment:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class TreeLevel:
+    """The N segments of one depth, padded to Q tokens, and the tokens of their paths, padded to K. Tokens are numbered through
+    the rows: row times T plus column."""
+
+    queries: torch.Tensor
+    """int64[N,Q]; padding repeats a token of the segment."""
+    keys: torch.Tensor
+    """int64[N,K]: the ancestors from the root on, then the segment."""
+    mask: torch.Tensor
+    """bool[N,Q,K]: True where a query may look."""
+    real: torch.Tensor
+    """int64: which of the N x Q queries are no padding."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PackedRows:
     """What a Qwen-VL model needs for B rows at once. Rows are padded on the right; padding sees itself only."""
 
@@ -38,17 +53,32 @@ class PackedRows:
     """int64[3,B,T]: temporal, height, width."""
     segment_ids: torch.Tensor
     """int64[B,T]; -1 on padding."""
-    visible: torch.Tensor
-    """bool[B,S,S]: visible[b, s, a] where a is s or an ancestor of s."""
     spans: tuple[tuple[tuple[int, int], ...], ...]
     """For each row and segment: its first token and the one behind its last."""
+    paths: tuple[tuple[tuple[int, ...], ...], ...]
+    """For each row and segment: the segments from its root to itself, which are those that it sees."""
+
+    def levels(self) -> list[TreeLevel]:
+        """The same sight as `mask`, by depth: the roots, their children, and so on."""
+        num_tokens = self.input_ids.shape[1]
+        by_depth: dict[int, list[list[range]]] = {}
+        for b, paths in enumerate(self.paths):
+            runs = [range(b * num_tokens + first, b * num_tokens + last) for first, last in self.spans[b]]
+            for path in paths:
+                by_depth.setdefault(len(path), []).append([runs[s] for s in path])
+        return [_level(by_depth[depth], self.input_ids.device) for depth in sorted(by_depth)]
 
     def mask(self) -> torch.Tensor:
         """bool[B,1,T,T], True where a query may look: what SDPA takes."""
         segment = self.segment_ids.clamp(min=0)
-        num_tokens = segment.shape[1]
+        num_tokens, num_segments = segment.shape[1], max(map(len, self.paths))
+        visible = torch.zeros(len(self.paths), num_segments, num_segments, dtype=torch.bool)
+        for b, paths in enumerate(self.paths):
+            for s, path in enumerate(paths):
+                visible[b, s, list(path)] = True
+        visible = visible.to(segment.device)
         row = torch.arange(segment.shape[0], device=segment.device)[:, None, None]
-        seen = self.visible[row, segment[:, :, None], segment[:, None, :]]
+        seen = visible[row, segment[:, :, None], segment[:, None, :]]
         padding = self.segment_ids < 0
         seen = seen & ~padding[:, :, None] & ~padding[:, None, :]
         order = torch.arange(num_tokens, device=segment.device)
@@ -79,13 +109,11 @@ def pack_rows(
     if not rows or not all(rows):
         raise ValueError("rows: expected at least one row, and segments in each")
     num_tokens = max(sum(len(segment.ids) for segment in row) for row in rows)
-    num_segments = max(len(row) for row in rows)
     padding_id = 0 if image_token_id != 0 else 1  # padding must not pass for an image
     input_ids = torch.full((len(rows), num_tokens), padding_id, dtype=torch.int64)
     position_ids = torch.zeros(3, len(rows), num_tokens, dtype=torch.int64)
     segment_ids = torch.full((len(rows), num_tokens), -1, dtype=torch.int64)
-    visible = torch.zeros(len(rows), num_segments, num_segments, dtype=torch.bool)
-    spans = []
+    spans, paths = [], []
     for b, row in enumerate(rows):
         row_spans: list[tuple[int, int]] = []
         next_position: list[int] = []
@@ -100,19 +128,17 @@ def pack_rows(
             input_ids[b, first:last] = torch.tensor(segment.ids, dtype=torch.int64)
             position_ids[:, b, first:last] = positions
             segment_ids[b, first:last] = s
-            if segment.parent is not None:
-                visible[b, s] = visible[b, segment.parent]
-            visible[b, s, s] = True
             next_position.append(following)
             row_spans.append((first, last))
             first = last
         spans.append(tuple(row_spans))
+        paths.append(tuple(tuple(path_to(row, s)) for s in range(len(row))))
     return PackedRows(
         input_ids=input_ids.to(device),
         position_ids=position_ids.to(device),
         segment_ids=segment_ids.to(device),
-        visible=visible.to(device),
         spans=tuple(spans),
+        paths=tuple(paths),
     )
 
 
@@ -129,6 +155,27 @@ def path_to(row: Sequence[Segment], leaf: int) -> list[int]:
         path.append(at)
         at = row[at].parent
     return path[::-1]
+
+
+def _level(segments: Sequence[Sequence[range]], device: torch.device) -> TreeLevel:
+    """Of segments, each as the runs of tokens on its path."""
+    num_queries = max(len(runs[-1]) for runs in segments)
+    num_keys = max(sum(map(len, runs)) for runs in segments)
+    queries = torch.zeros(len(segments), num_queries, dtype=torch.int64)
+    keys = torch.zeros(len(segments), num_keys, dtype=torch.int64)
+    num_before = torch.zeros(len(segments), dtype=torch.int64)
+    lengths = torch.tensor([len(runs[-1]) for runs in segments])
+    for n, runs in enumerate(segments):
+        path = [token for run in runs for token in run]
+        queries[n] = runs[-1][0]
+        queries[n, : len(runs[-1])] = torch.tensor(runs[-1])
+        keys[n, : len(path)] = torch.tensor(path)
+        num_before[n] = len(path) - len(runs[-1])
+    query = torch.arange(num_queries)
+    seen = (num_before[:, None] + query[None, :]).minimum((num_before + lengths - 1)[:, None])
+    mask = torch.arange(num_keys) <= seen[:, :, None]
+    real = (query[None, :] < lengths[:, None]).flatten().nonzero()[:, 0]
+    return TreeLevel(queries=queries.to(device), keys=keys.to(device), mask=mask.to(device), real=real.to(device))
 
 
 def _positions(segment: Segment, start: int, image_token_id: int, merge_size: int, where: str) -> tuple[torch.Tensor, int]:

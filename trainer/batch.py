@@ -46,7 +46,7 @@ class Batch:
     """int64[N]: which example each target belongs to, counted over the branches of all trees."""
 
 
-def make_batch(trees: Sequence[ClipTree], prompts: PolicyPrompts) -> Batch:
+def make_batch(trees: Sequence[ClipTree], prompts: PolicyPrompts, *, device: torch.device | str = "cpu") -> Batch:
     """One row a tree: the clip once, then each question with its completion as a branch of it."""
     rows: list[int] = []
     columns: list[int] = []
@@ -68,7 +68,7 @@ def make_batch(trees: Sequence[ClipTree], prompts: PolicyPrompts) -> Batch:
             num_examples += 1
         segments.append(row)
     return Batch(
-        packed=pack_rows(segments, image_token_id=prompts.image, merge_size=prompts.spec.merge_size),
+        packed=pack_rows(segments, image_token_id=prompts.image, merge_size=prompts.spec.merge_size, device=device),
         views=tuple(view for tree in trees for view in tree.clip.views),
         rows=torch.tensor(rows),
         columns=torch.tensor(columns),

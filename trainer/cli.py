@@ -64,12 +64,12 @@ def _sft_toy(config: SftToy) -> None:
     from trainer.progress import Progress
     from trainer.toy.evaluate import ask
     from trainer.toy.lessons import seen_clip
-    from trainer.toy.models import new_policy
+    from trainer.toy.models import PROMPT, new_policy
     from trainer.toy.recipe import SEED, make_policy, write_data
 
     scenes, held_out = write_data(config.run)
     if config.show_prompt:
-        policy = Policy.load(new_policy(config.run / "policy-start", seed=SEED))
+        policy = Policy.load(new_policy(config.run / "policy-start", seed=SEED), prompt=PROMPT)
         question = ask(held_out)[0]
         clip = policy.prompts.clip(seen_clip(config.run / "held-out", question.scene))
         print(policy.show(clip, policy.prompts.question(question.question)))

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ser_fast.ops import token_logprob
+from ser_fast.referee.attention import tree_arguments
 from ser_fast.referee.loading import LoadedVLM, chat_frame, load_vlm, plain_encoder, quiet_transformers
 from ser_fast.referee.views import view_pixels
 from trainer.batch import Batch
@@ -79,17 +80,16 @@ class Policy:
 
     def logprobs(self, batch: Batch) -> torch.Tensor:
         """float32[N]: log-probability of each target token of a batch given all before it, differentiable."""
-        packed = batch.packed
         pixels, grid = view_pixels(batch.views, self.spec, self.device)
         hidden = self.model.model(
-            input_ids=packed.input_ids.to(self.device),
-            attention_mask=packed.mask().to(self.device),
-            position_ids=packed.position_ids.to(self.device),
+            **tree_arguments(batch.packed),
             pixel_values=pixels.to(self.model.dtype),
             image_grid_thw=grid,
             use_cache=False,
         ).last_hidden_state
-        logprob, _ = token_logprob(hidden[batch.rows, batch.columns], self.model.lm_head.weight, batch.targets.to(self.device))
+        logprob, _ = token_logprob(
+            hidden[batch.rows, batch.columns].float(), self.model.lm_head.weight.float(), batch.targets.to(self.device)
+        )
         return logprob
 
     @torch.inference_mode()

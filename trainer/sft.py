@@ -159,7 +159,7 @@ class Examples:
     def loss_at(self, step: int) -> torch.Tensor:
         """Mean negative log-probability of the completion tokens of a batch."""
         trees = [self._tree(self._groups[i]) for i in self._order.batch(step)]
-        return -self._policy.logprobs(make_batch(trees, self._policy.prompts)).mean()
+        return -self._policy.logprobs(make_batch(trees, self._policy.prompts, device=self._policy.device)).mean()
 
     def show(self, step: int) -> str:
         """The first prompt of a step and its completion, as text."""

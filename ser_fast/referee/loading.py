@@ -20,6 +20,7 @@ import torch
 from ser_fast.errors import ModelLoadError
 from ser_fast.numbers import is_whole_number
 from ser_fast.ops import PatchSpec
+from ser_fast.referee.attention import use_tree_attention
 from ser_fast.types import BoxConvention
 
 logger = logging.getLogger("ser_fast")
@@ -119,6 +120,7 @@ def load_vlm(name: str | os.PathLike[str], *, device: torch.device, dtype: torch
         unused = sorted(info["unexpected_keys"])
         logger.warning("%s: %d weights have no place in the model, %s among them", name, len(unused), unused[0])
     model = model.to(device).eval()
+    use_tree_attention(model)
     return LoadedVLM(name=name, model=model, tokenizer=tokenizer, chat_template=template, spec=spec)
 
 

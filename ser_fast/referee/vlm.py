@@ -10,6 +10,7 @@ import torch
 
 from ser_fast.assets import TOY_REFEREE
 from ser_fast.packing import image_order, pack_rows, path_to
+from ser_fast.referee.attention import tree_arguments
 from ser_fast.referee.loading import chat_frame, checked_device, load_vlm, plain_encoder, single_tokens
 from ser_fast.referee.prompt import SYSTEM, ClaimTree, PromptBuilder, PromptTokens, RefereeConfig
 from ser_fast.referee.views import View, view_pixels
@@ -71,7 +72,8 @@ class VLMReferee:
         logprob = torch.full((len(requests), 2, self.config.levels), torch.nan, dtype=torch.float32, device="cpu")
         for batch in _batches(self.prompts.trees(requests), self.config.max_batch_tokens):
             claims = [i for tree in batch for i in tree.requests]
-            logprob[claims] = self.level_logprob(batch).cpu()
+            with torch.autocast(self.device.type, enabled=False):  # one around the caller does not reach the referee
+                logprob[claims] = self.level_logprob(batch).cpu()
         return _to_scores(logprob)
 
     def level_logprob(self, trees: Sequence[ClaimTree]) -> torch.Tensor:
@@ -86,12 +88,7 @@ class VLMReferee:
         packed = pack_rows(rows, image_token_id=self.prompts.tokens.image, merge_size=self.spec.merge_size, device=self.device)
         pixels, grid = self._pixels([trees[row].views[segment][i] for row, segment, i in image_order(rows)])
         levels = self._level_logprob(
-            packed.last_tokens(leaves),
-            input_ids=packed.input_ids,
-            attention_mask=packed.mask(),
-            position_ids=packed.position_ids,
-            pixel_values=pixels,
-            image_grid_thw=grid,
+            packed.last_tokens(leaves), **tree_arguments(packed), pixel_values=pixels, image_grid_thw=grid
         )
         return levels.reshape(-1, 2, self.config.levels)
 
@@ -106,24 +103,24 @@ class VLMReferee:
                     path = path_to(tree.segments, leaf)
                     ids = torch.tensor([[i for s in path for i in tree.segments[s].ids]], device=self.device)
                     pixels, grid = self._pixels([view for s in path for view in tree.views[s]])
-                    logprob[claim, axis] = self._level_logprob(
-                        (0, [ids.shape[1] - 1]),
-                        input_ids=ids,
-                        pixel_values=pixels,
-                        image_grid_thw=grid,
-                        mm_token_type_ids=(ids == self.prompts.tokens.image).int(),
-                    )[0]
+                    with torch.autocast(self.device.type, enabled=False):
+                        logprob[claim, axis] = self._level_logprob(
+                            (0, [ids.shape[1] - 1]),
+                            input_ids=ids,
+                            pixel_values=pixels,
+                            image_grid_thw=grid,
+                            mm_token_type_ids=(ids == self.prompts.tokens.image).int(),
+                        )[0]
         return _to_scores(logprob)
 
     def _pixels(self, views: Sequence[View]) -> tuple[torch.Tensor, torch.Tensor]:
         return view_pixels(views, self.spec, self.device)
 
-    def _level_logprob(self, due: Any, **inputs: torch.Tensor) -> torch.Tensor:
+    def _level_logprob(self, due: Any, **inputs: Any) -> torch.Tensor:
         """float32[N, levels]: log-probability of each level token under the full vocabulary at N places (an index
-        of the first two dimensions). An autocast around the caller does not reach the referee."""
-        with torch.autocast(self.device.type, enabled=False):
-            hidden = self.model.model(use_cache=False, **inputs).last_hidden_state
-            logits = self.model.lm_head(hidden[due]).float()
+        of the first two dimensions)."""
+        hidden = self.model.model(use_cache=False, **inputs).last_hidden_state
+        logits = self.model.lm_head(hidden[due]).float()
         return logits.log_softmax(dim=-1)[:, self.level_ids]
 
 

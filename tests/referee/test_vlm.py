@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -87,17 +88,23 @@ def _log_probs(referee: VLMReferee, views: Sequence[View], **inputs: torch.Tenso
     return referee.model.lm_head(hidden).log_softmax(-1)
 
 
-def _unmask_a_sibling(packed: PackedRows) -> None:
-    packed.visible[0, 4:7, 1] = True  # the second claim and its leaves see the first claim
+def _unmask_a_sibling(packed: PackedRows) -> PackedRows:
+    """The second claim and its leaves see the first claim."""
+    paths = [(0, 1, *path[1:]) if 4 <= s < 7 else path for s, path in enumerate(packed.paths[0])]
+    return dataclasses.replace(packed, paths=(tuple(paths), *packed.paths[1:]))
 
 
-def _hide_an_ancestor(packed: PackedRows) -> None:
-    packed.visible[0, 2, 0] = False  # a leaf of the first claim does not see the frame
+def _hide_an_ancestor(packed: PackedRows) -> PackedRows:
+    """A leaf of the first claim does not see the frame."""
+    paths = [path[1:] if s == 2 else path for s, path in enumerate(packed.paths[0])]
+    return dataclasses.replace(packed, paths=(tuple(paths), *packed.paths[1:]))
 
 
-def _shift_positions(packed: PackedRows) -> None:
+def _shift_positions(packed: PackedRows) -> PackedRows:
+    """The first claim, off by one."""
     begin, end = packed.spans[0][1]
-    packed.position_ids[:, 0, begin:end] += 1  # the first claim, off by one
+    packed.position_ids[:, 0, begin:end] += 1
+    return packed
 
 
 SABOTAGE = {
@@ -118,9 +125,7 @@ def test_the_comparison_fails_when_packing_is_wrong(
     right = referee.score_unpacked(requests)
 
     def broken(*args: Any, **kwargs: Any) -> PackedRows:
-        packed = pack_rows(*args, **kwargs)
-        SABOTAGE[fault](packed)
-        return packed
+        return SABOTAGE[fault](pack_rows(*args, **kwargs))
 
     monkeypatch.setattr(vlm_module, "pack_rows", broken)
     move = _move(referee.score(requests), right)

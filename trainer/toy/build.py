@@ -25,7 +25,7 @@ from trainer.progress import Progress
 from trainer.toy.evaluate import ask, complete, measure
 from trainer.toy.lessons import seen_clip
 from trainer.toy.measure_referee import jittered_claims, measure_referee, policy_claims
-from trainer.toy.models import POLICY
+from trainer.toy.models import POLICY, PROMPT
 from trainer.toy.recipe import SEED, make_policy, make_referee, write_data
 from trainer.toy.world import Scene
 
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) -> dict[str, dict[str, Any]]:
     """The figures of both models on held-out clips."""
-    loaded = Policy.load(policy)
+    loaded = Policy.load(policy, prompt=PROMPT)
     asked = ask(scenes)
     durations = [seen_clip(folder, scene).duration for scene in scenes]
     judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED)

@@ -134,7 +134,7 @@ class Judgements:
     on the seed and the step only."""
 
     def __init__(
-        self, referee: VLMReferee, folder: Path, scenes: Sequence[Scene], *, seed: int, num_frames: int = 8, num_claims: int = 4
+        self, referee: VLMReferee, folder: Path, scenes: Sequence[Scene], *, seed: int, num_frames: int, num_claims: int
     ) -> None:
         self._referee, self._scenes, self._seed = referee, scenes, seed
         self._num_frames, self._num_claims = num_frames, num_claims

@@ -61,7 +61,9 @@ class Lessons:
     def loss_at(self, step: int) -> torch.Tensor:
         """Mean negative log-probability of the completion tokens of a batch."""
         rng = random.Random(f"{self._seed}/{step}")
-        batch = make_batch([self._tree(i, rng) for i in self._order.batch(step)], self._policy.prompts)
+        batch = make_batch(
+            [self._tree(i, rng) for i in self._order.batch(step)], self._policy.prompts, device=self._policy.device
+        )
         return -self._policy.logprobs(batch).mean()
 
     def _tree(self, i: int, rng: random.Random) -> ClipTree:
@@ -84,8 +86,11 @@ class Lessons:
 
 
 def _some_frames(scene: Scene, clip: Clip, num: int, rng: random.Random) -> Clip:
-    """A clip of `num` of the frames, chosen again until they show something."""
-    while True:
-        kept = sorted(rng.sample(range(len(clip.times)), num))
-        if any(thing.box(round(float(clip.times[k]), 2)) is not None for thing in scene.things for k in kept):
-            return dataclasses.replace(clip, frames=clip.frames[kept], times=clip.times[kept])
+    """A clip of `num` of the frames that show something."""
+    shown = [
+        k
+        for k, time_s in enumerate(clip.times.tolist())
+        if any(thing.box(round(time_s, 2)) is not None for thing in scene.things)
+    ]
+    kept = sorted(rng.sample(shown, min(num, len(shown))))
+    return dataclasses.replace(clip, frames=clip.frames[kept], times=clip.times[kept])

@@ -15,7 +15,7 @@ from trainer.supervised import SupervisedConfig, fit
 from trainer.toy.files import write_split
 from trainer.toy.judgements import Judgements
 from trainer.toy.lessons import Lessons
-from trainer.toy.models import new_policy, new_referee
+from trainer.toy.models import PROMPT, new_policy, new_referee
 from trainer.toy.tasks import Looseness
 from trainer.toy.world import Scene
 
@@ -37,24 +37,24 @@ class Stage:
 POLICY_STAGES = (
     Stage(
         name="one-frame",
-        lessons={"num_clips": 16, "num_branches": 4, "num_frames": 1},
-        steps=SupervisedConfig(num_steps=600, learning_rate=2e-3),
+        lessons={"num_clips": 12, "num_branches": 4, "num_frames": 1},
+        steps=SupervisedConfig(num_steps=1500, learning_rate=2e-3, final_share=0.4),
     ),
     Stage(
         name="exact",
-        lessons={"num_clips": 8, "num_branches": 6},
-        steps=SupervisedConfig(num_steps=1200, learning_rate=1.5e-3),
+        lessons={"num_clips": 6, "num_branches": 4},
+        steps=SupervisedConfig(num_steps=900, learning_rate=1.2e-3),
     ),
     Stage(
         name="loose",
-        lessons={"num_clips": 8, "num_branches": 6, "loose": Looseness()},
-        steps=SupervisedConfig(num_steps=200, learning_rate=5e-4, num_warmup_steps=20),
+        lessons={"num_clips": 6, "num_branches": 4, "loose": Looseness()},
+        steps=SupervisedConfig(num_steps=150, learning_rate=5e-4, num_warmup_steps=20),
     ),
 )
 """First what a thing looks like and how it is cited, then when it is there, then bad habits: a cold start that knows the right
 evidence and does not prefer it."""
 
-REFEREE_STEPS = SupervisedConfig(num_steps=1500, learning_rate=1.5e-3)
+REFEREE_STEPS = SupervisedConfig(num_steps=1300, learning_rate=1.5e-3)
 
 OnStep = Callable[[str, int, int, float], None]
 """Told the stage, the step, the number of steps and the loss."""
@@ -71,7 +71,7 @@ def write_data(work: Path) -> tuple[list[Scene], list[Scene]]:
 def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     """Takes a fresh policy through all stages; each resumes from its last checkpoint. Returns its folder."""
     start = new_policy(work / "policy-start", seed=SEED)
-    policy = Policy.load(start)
+    policy = Policy.load(start, prompt=PROMPT)
     for i, stage in enumerate(POLICY_STAGES):
         lessons = Lessons(policy, work / "train", scenes, seed=SEED + i, **stage.lessons)
         fit(
@@ -88,7 +88,7 @@ def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     """Trains a fresh referee, resuming from its last checkpoint. Returns its folder."""
     start = new_referee(work / "referee-start", seed=SEED + 1)
     referee = VLMReferee(start)
-    judgements = Judgements(referee, work / "train", scenes, seed=SEED)
+    judgements = Judgements(referee, work / "train", scenes, seed=SEED, num_frames=6, num_claims=4)
     fit(
         referee.model,
         judgements.loss_at,
