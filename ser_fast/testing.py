@@ -54,6 +54,7 @@ def write_random_vlm(
     gain: float = 1.0,
     rope_theta: float = 10000.0,
     max_tokens: int = 1280,
+    window: int = 4,
     tokenizer: Any = None,
 ) -> Path:
     """Writes a random-weight model folder in the published layout; it loads like a real checkpoint and knows nothing.
@@ -67,6 +68,7 @@ def write_random_vlm(
         gain: weights are drawn with std gain / sqrt(fan in): larger values make bolder answers.
         rope_theta: base of the rotary positions: the smaller, the further apart near positions.
         max_tokens: of an image.
+        window: patches a side within which all but the last layer of a Qwen2.5-VL vision tower attend.
         tokenizer: a transformers tokenizer with Qwen's special tokens; byte-level without merges if not given.
 
     Returns:
@@ -93,7 +95,7 @@ def write_random_vlm(
     else:
         vision |= {"hidden_size": vision_size, "intermediate_size": 2 * vision_size, "out_hidden_size": hidden_size}
     if family == "qwen2_5_vl":
-        vision |= {"window_size": 4 * patch, "fullatt_block_indexes": [vision_layers - 1]}
+        vision |= {"window_size": window * patch, "fullatt_block_indexes": [vision_layers - 1]}
     if family == "qwen3_vl":
         vision |= {"num_position_embeddings": 64, "deepstack_visual_indexes": [0]}
     text = {

@@ -27,6 +27,8 @@ class SupervisedConfig:
     weight_decay: float = 0.01
     betas: tuple[float, float] = (0.9, 0.98)
     clip_norm: float = 1.0
+    autocast: bool = False
+    """Matrix products in bfloat16; weights, sums and losses stay in float32."""
     save_every: int = 200
 
 
@@ -57,7 +59,8 @@ def fit(
         started = time.perf_counter()
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step, config)
-        loss = loss_at(step)
+        with torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=config.autocast):
+            loss = loss_at(step)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm, error_if_nonfinite=True)
         optimizer.step()

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 
-from ser_fast.assets import TOY_REFEREE
 from ser_fast.packing import image_order, pack_rows, path_to
 from ser_fast.referee.attention import tree_arguments
 from ser_fast.referee.loading import chat_frame, checked_device, load_vlm, plain_encoder, single_tokens
@@ -32,7 +31,7 @@ class VLMReferee:
 
         Args:
             model: a folder in the published layout (config.json, tokenizer, chat template, preprocessor_config.json,
-                safetensors), the name of one on the Hugging Face hub, or "toy", which is the one shipped with the library.
+                safetensors), or the name of one on the Hugging Face hub.
             device: where it runs.
             dtype: "auto" is float32 on the CPU and the checkpoint's own elsewhere.
             config: prompt, crops and budgets.
@@ -43,7 +42,7 @@ class VLMReferee:
         """
         self.config = config or RefereeConfig()
         self.device = checked_device(device)
-        loaded = load_vlm(TOY_REFEREE if model == "toy" else model, device=self.device, dtype=dtype)
+        loaded = load_vlm(model, device=self.device, dtype=dtype)
         self.model, self.tokenizer, self.spec, self.convention = loaded.model, loaded.tokenizer, loaded.spec, loaded.convention
         encode = plain_encoder(loaded.tokenizer)
         self.level_ids = single_tokens(encode, [str(level) for level in range(self.config.levels)], loaded.name)

@@ -1,6 +1,7 @@
 """`make toy-models`: makes the policy and the referee of the toy world from nothing, and compares them with those shipped.
 
-Both are trained at the same time, a core each. What was begun goes on from its last checkpoint.
+The referee begins with what the policy has learnt of single frames; from there both are trained at once, a core each. What was
+begun goes on from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -18,14 +19,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from ser_fast.assets import TOY_REFEREE
 from ser_fast.referee import VLMReferee
 from trainer.policy import Policy
 from trainer.progress import Progress
 from trainer.toy.evaluate import ask, complete, measure
 from trainer.toy.lessons import seen_clip
 from trainer.toy.measure_referee import jittered_claims, measure_referee, policy_claims
-from trainer.toy.models import POLICY, PROMPT
+from trainer.toy.models import POLICY, PROMPT, REFEREE
 from trainer.toy.recipe import SEED, make_policy, make_referee, write_data
 from trainer.toy.world import Scene
 
@@ -50,14 +50,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     tables = {}
     if args.only is None:
         command = [sys.executable, "-m", "trainer.toy.build", "--work", args.work, "--only"]
-        parts = [subprocess.Popen([*command, model]) for model in ("policy", "referee")]
-        codes = [part.wait() for part in parts]
-        if any(codes):
+        policy, referee = (subprocess.Popen([*command, model]) for model in ("policy", "referee"))
+        if policy.wait() != 0:
+            referee.kill()  # it waits for the policy
+        if policy.returncode != 0 or referee.wait() != 0:
             return 1
         _tell(f"trained: {time.perf_counter() - begin:.0f} s")
         tables["rebuilt"] = figures(args.work / "policy", args.work / "referee", args.work / "held-out", held_out)
-    if TOY_REFEREE.exists():
-        tables["shipped"] = figures(POLICY, TOY_REFEREE, args.work / "held-out", held_out)
+    if REFEREE.exists():
+        tables["shipped"] = figures(POLICY, REFEREE, args.work / "held-out", held_out)
     show(tables)
     _tell(f"all: {time.perf_counter() - begin:.0f} s")
     return 0

@@ -40,6 +40,7 @@ class Lessons:
         num_clips: int = 8,
         num_branches: int = 6,
         num_frames: int = MAX_FRAMES,
+        alone: bool = False,
         loose: Looseness | None = None,
     ) -> None:
         """Args:
@@ -50,10 +51,11 @@ class Lessons:
         num_clips: of a batch.
         num_branches: demonstrations on one clip.
         num_frames: of a clip that are shown, chosen at random; first lessons show one, and ask for claims only.
+        alone: prefer frames that show one thing only.
         loose: how the teacher errs; exact if not given.
         """
         self._policy, self._folder, self._scenes, self._seed, self._loose = policy, folder, scenes, seed, loose
-        self._num_branches, self._num_frames = num_branches, num_frames
+        self._num_branches, self._num_frames, self._alone = num_branches, num_frames, alone
         self._clip = functools.cache(self._load)
         self._order = Order(len(scenes), num_clips, seed)
         self._completion = functools.lru_cache(200_000)(policy.completion_ids)
@@ -69,7 +71,7 @@ class Lessons:
     def _tree(self, i: int, rng: random.Random) -> ClipTree:
         scene, clip = self._scenes[i], self._clip(i)
         if self._num_frames < len(clip.times):
-            clip = _some_frames(scene, clip, self._num_frames, rng)
+            clip = _some_frames(scene, clip, self._num_frames, self._alone, rng)
         prompt = self._policy.prompts.clip(clip)
         seen = Seen(scene=scene, times=prompt.frame_times, size=prompt.size)
         return ClipTree(
@@ -85,12 +87,10 @@ class Lessons:
         return seen_clip(self._folder, self._scenes[i], side)
 
 
-def _some_frames(scene: Scene, clip: Clip, num: int, rng: random.Random) -> Clip:
-    """A clip of `num` of the frames that show something."""
-    shown = [
-        k
-        for k, time_s in enumerate(clip.times.tolist())
-        if any(thing.box(round(time_s, 2)) is not None for thing in scene.things)
-    ]
-    kept = sorted(rng.sample(shown, min(num, len(shown))))
+def _some_frames(scene: Scene, clip: Clip, num: int, alone: bool, rng: random.Random) -> Clip:
+    """A clip of `num` of the frames that show something, or one thing only where there are such."""
+    shown = [sum(thing.box(round(time_s, 2)) is not None for thing in scene.things) for time_s in clip.times.tolist()]
+    chosen = [k for k, count in enumerate(shown) if count == 1] if alone else []
+    chosen = chosen or [k for k, count in enumerate(shown) if count]
+    kept = sorted(rng.sample(chosen, min(num, len(chosen))))
     return dataclasses.replace(clip, frames=clip.frames[kept], times=clip.times[kept])

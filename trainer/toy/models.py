@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import ser_fast
 from ser_fast.testing import write_random_vlm
 from trainer.prompt import PromptConfig
 from trainer.toy.tokenizer import toy_tokenizer
 
 POLICY = Path(__file__).parent / "policy"
-"""The shipped policy: a cold start."""
+REFEREE = Path(ser_fast.__file__).parent / "assets" / "toy_referee"
+"""Where the shipped models will lie, once they know enough."""
 
 POLICY_TOKENS, REFEREE_TOKENS = 9, 16
 """Of an image: the policy sees a frame as 84 x 84, the referee a frame or a crop as 112 x 112 pixels."""
@@ -17,7 +19,15 @@ POLICY_TOKENS, REFEREE_TOKENS = 9, 16
 PROMPT = PromptConfig(system="You answer questions about videos.")
 """The toy policy knows what is wanted of it; a long text before nine tokens of image would only be in its way."""
 
-SHAPE = {"hidden_size": 192, "num_layers": 4, "vision_size": 96, "vision_layers": 3, "gain": 0.6, "rope_theta": 100.0}
+SHAPE = {
+    "hidden_size": 192,
+    "num_layers": 4,
+    "vision_size": 96,
+    "vision_layers": 3,
+    "gain": 0.6,
+    "rope_theta": 100.0,
+    "window": 8,
+}
 """About 2.2 million parameters. Grids of three or four tokens a side need positions that turn faster than those of models that
 read long texts."""
 

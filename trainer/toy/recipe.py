@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import torch
 
 from ser_fast.referee import VLMReferee
+from trainer import checkpoint
 from trainer.policy import Policy, write_folder
 from trainer.supervised import SupervisedConfig, fit
 from trainer.toy.files import write_split
@@ -36,25 +38,33 @@ class Stage:
 
 POLICY_STAGES = (
     Stage(
+        name="one-thing",
+        lessons={"num_clips": 24, "num_branches": 2, "num_frames": 1, "alone": True},
+        steps=SupervisedConfig(num_steps=400, learning_rate=1e-3, final_share=1.0, autocast=True),
+    ),
+    Stage(
         name="one-frame",
         lessons={"num_clips": 12, "num_branches": 4, "num_frames": 1},
-        steps=SupervisedConfig(num_steps=1500, learning_rate=2e-3, final_share=0.4),
+        steps=SupervisedConfig(num_steps=1200, learning_rate=1e-3, num_warmup_steps=20, final_share=0.6, autocast=True),
     ),
     Stage(
         name="exact",
         lessons={"num_clips": 6, "num_branches": 4},
-        steps=SupervisedConfig(num_steps=900, learning_rate=1.2e-3),
+        steps=SupervisedConfig(num_steps=1000, learning_rate=1e-3, num_warmup_steps=20, autocast=True),
     ),
     Stage(
         name="loose",
         lessons={"num_clips": 6, "num_branches": 4, "loose": Looseness()},
-        steps=SupervisedConfig(num_steps=150, learning_rate=5e-4, num_warmup_steps=20),
+        steps=SupervisedConfig(num_steps=150, learning_rate=3e-4, num_warmup_steps=20, autocast=True),
     ),
 )
-"""First what a thing looks like and how it is cited, then when it is there, then bad habits: a cold start that knows the right
-evidence and does not prefer it."""
+"""First what a thing looks like and how it is cited, then to tell it from others, then when it is there, then bad habits: a
+cold start that knows the right evidence and does not prefer it."""
 
-REFEREE_STEPS = SupervisedConfig(num_steps=1300, learning_rate=1.5e-3)
+SEEING = POLICY_STAGES[1]
+"""The stage after which the policy knows what is where in a frame."""
+
+REFEREE_STEPS = SupervisedConfig(num_steps=1300, learning_rate=1e-3, autocast=True)
 
 OnStep = Callable[[str, int, int, float], None]
 """Told the stage, the step, the number of steps and the loss."""
@@ -85,9 +95,13 @@ def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
 
 
 def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
-    """Trains a fresh referee, resuming from its last checkpoint. Returns its folder."""
+    """Trains a referee, resuming from its last checkpoint. Returns its folder.
+
+    It begins with what the policy has learnt of single frames, and waits for it: colours and places are the same to both.
+    """
     start = new_referee(work / "referee-start", seed=SEED + 1)
     referee = VLMReferee(start)
+    referee.model.load_state_dict(_final_weights(work / f"policy-{SEEING.name}", SEEING.steps.num_steps))
     judgements = Judgements(referee, work / "train", scenes, seed=SEED, num_frames=6, num_claims=4)
     fit(
         referee.model,
@@ -97,6 +111,15 @@ def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
         on_step=_told(on_step, "referee", REFEREE_STEPS),
     )
     return write_folder(work / "referee", referee.model.to(torch.bfloat16), like=start)
+
+
+def _final_weights(run: Path, num_steps: int) -> dict[str, Any]:
+    """Those at the end of a run that may still be under way in another process."""
+    while not (run / checkpoint.NAME.format(num_steps)).exists():
+        time.sleep(1.0)
+    found = checkpoint.latest(run)
+    assert found is not None
+    return found[1]["model"]
 
 
 def _told(on_step: OnStep, name: str, config: SupervisedConfig) -> Callable[[int, float], None]:
