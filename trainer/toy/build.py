@@ -57,6 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         _tell(f"trained: {time.perf_counter() - begin:.0f} s")
         tables["rebuilt"] = figures(args.work / "policy", args.work / "referee", args.work / "held-out", held_out)
+    if args.only == "shipped" and not REFEREE.exists():
+        _tell(f"no model is shipped: {REFEREE} does not exist")
+        return 2
     if REFEREE.exists():
         tables["shipped"] = figures(POLICY, REFEREE, args.work / "held-out", held_out)
     show(tables)
