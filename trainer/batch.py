@@ -48,27 +48,25 @@ class Batch:
 
 def make_batch(trees: Sequence[ClipTree], prompts: PolicyPrompts, *, device: torch.device | str = "cpu") -> Batch:
     """One row a tree: the clip once, then each question with its completion as a branch of it."""
+    segments = [
+        [tree.clip.segment, *(Segment(ids=branch.question + branch.completion, parent=0) for branch in tree.branches)]
+        for tree in trees
+    ]
+    packed = pack_rows(segments, image_token_id=prompts.tokens.image, merge_size=prompts.spec.merge_size, device=device)
     rows: list[int] = []
     columns: list[int] = []
     targets: list[int] = []
     owners: list[int] = []
-    segments: list[list[Segment]] = []
-    num_examples = 0
-    for b, tree in enumerate(trees):
-        row = [tree.clip.segment]
-        at = len(tree.clip.segment.ids)
-        for branch in tree.branches:
-            row.append(Segment(ids=branch.question + branch.completion, parent=0))
-            first = at + len(branch.question) - 1
-            columns += range(first, first + len(branch.completion))
-            targets += branch.completion
-            rows += [b] * len(branch.completion)
-            owners += [num_examples] * len(branch.completion)
-            at += len(branch.question) + len(branch.completion)
-            num_examples += 1
-        segments.append(row)
+    examples = [(b, s, branch) for b, tree in enumerate(trees) for s, branch in enumerate(tree.branches, start=1)]
+    for owner, (b, s, branch) in enumerate(examples):
+        num = len(branch.completion)
+        _, end = packed.spans[b][s]
+        rows += [b] * num
+        columns += range(end - num - 1, end - 1)
+        targets += branch.completion
+        owners += [owner] * num
     return Batch(
-        packed=pack_rows(segments, image_token_id=prompts.image, merge_size=prompts.spec.merge_size, device=device),
+        packed=packed,
         views=tuple(view for tree in trees for view in tree.clip.views),
         rows=torch.tensor(rows),
         columns=torch.tensor(columns),

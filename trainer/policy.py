@@ -17,10 +17,10 @@ import torch
 
 from ser_fast.ops import token_logprob
 from ser_fast.referee.attention import tree_arguments
-from ser_fast.referee.loading import LoadedVLM, chat_frame, load_vlm, plain_encoder, quiet_transformers
+from ser_fast.referee.loading import LoadedVLM, load_vlm, prompt_tokens, quiet_transformers
 from ser_fast.referee.views import view_pixels
-from trainer.batch import Batch
-from trainer.prompt import ClipPrompt, PolicyPrompts, PromptConfig
+from trainer.batch import Batch, ClipTree, make_batch
+from trainer.prompt import ClipPrompt, PolicyPrompts, PromptConfig, system_text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,16 +43,12 @@ class Policy:
         self.spec = loaded.spec
         self.device = loaded.model.device
         self.end = int(loaded.tokenizer.eos_token_id)
-        config = loaded.model.config
+        config = prompt or PromptConfig()
         self.prompts = PolicyPrompts(
-            encode=plain_encoder(loaded.tokenizer),
-            chat_frame=lambda system: chat_frame(loaded, system=system),
-            image_start=config.vision_start_token_id,
-            image=config.image_token_id,
-            image_end=config.vision_end_token_id,
+            tokens=prompt_tokens(loaded, system=system_text(config, loaded.convention)),
             spec=loaded.spec,
             convention=loaded.convention,
-            config=prompt or PromptConfig(),
+            config=config,
         )
 
     @classmethod
@@ -75,8 +71,12 @@ class Policy:
     def show(self, clip: ClipPrompt, question: tuple[int, ...]) -> str:
         """A prompt as text, an image as one placeholder."""
         text = self.tokenizer.decode([*clip.segment.ids, *question])
-        placeholder = re.escape(self.tokenizer.decode([self.prompts.image]))
+        placeholder = re.escape(self.tokenizer.decode([self.prompts.tokens.image]))
         return re.sub(f"({placeholder})+", "<image>", text)
+
+    def loss(self, trees: Sequence[ClipTree]) -> torch.Tensor:
+        """Mean negative log-probability of the completion tokens."""
+        return -self.logprobs(make_batch(trees, self.prompts, device=self.device)).mean()
 
     def logprobs(self, batch: Batch) -> torch.Tensor:
         """float32[N]: log-probability of each target token of a batch given all before it, differentiable."""
@@ -123,7 +123,7 @@ class Policy:
         written = self.model.generate(
             input_ids=ids,
             attention_mask=mask,
-            mm_token_type_ids=(ids == self.prompts.image).int(),
+            mm_token_type_ids=(ids == self.prompts.tokens.image).int(),
             pixel_values=pixels.to(self.model.dtype),
             image_grid_thw=grid,
             **(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from ser_fast.ops import PatchSpec
 from ser_fast.packing import Segment
+from ser_fast.referee.loading import PromptTokens
 from ser_fast.referee.views import View
 from ser_fast.text import clean
 from ser_fast.types import BoxConvention, Clip, CoordSpace
@@ -37,6 +37,12 @@ class PromptConfig:
     max_frame_pixels: int = 128 * 28 * 28
 
 
+def system_text(config: PromptConfig, convention: BoxConvention) -> str:
+    """The system text with the model's own way to write boxes."""
+    unit, example = UNITS[convention]
+    return config.system.format(unit=unit, example=example)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClipPrompt:
     """All of a prompt that does not depend on the question."""
@@ -52,13 +58,8 @@ class ClipPrompt:
 class PolicyPrompts:
     """Clips and questions -> token segments, for one model."""
 
-    encode: Callable[[str], list[int]]
-    """Text -> ids, special tokens not parsed."""
-    chat_frame: Callable[[str], tuple[tuple[int, ...], tuple[int, ...]]]
-    """System text -> (chat template up to the user's first word, chat template behind the user's last)."""
-    image_start: int
-    image: int
-    image_end: int
+    tokens: PromptTokens
+    """With the chat template around `system_text`."""
     spec: PatchSpec
     convention: BoxConvention
     config: PromptConfig
@@ -67,16 +68,16 @@ class PolicyPrompts:
         """System text, frames with their times, length of the video."""
         height, width = clip.frame_hw
         size = self.spec.fit(height, width, max_pixels=self.config.max_frame_pixels)
-        header, _ = self.chat_frame(self.system_text())
-        ids, grids, views = list(header), [], []
+        tokens = self.tokens
+        ids, grids, views = list(tokens.header), [], []
         times = [format(time_s, self.config.time_format) for time_s in clip.times.tolist()]
         for k, time in enumerate(times):
             before, after = self.config.frame.format(number=k + 1, time=time, image="\0").split("\0")
-            ids += [*self.encode(before), self.image_start, *[self.image] * self.spec.num_tokens(*size), self.image_end]
-            ids += self.encode(after)
+            image = [tokens.image_start, *[tokens.image] * self.spec.num_tokens(*size), tokens.image_end]
+            ids += [*tokens.encode(before), *image, *tokens.encode(after)]
             grids.append(self.spec.grid(*size))
             views.append(View(clip=clip, frame_idx=k, box=(0, 0, width, height), size=size))
-        ids += self.encode(self.config.length.format(duration=format(clip.duration, self.config.time_format)))
+        ids += tokens.encode(self.config.length.format(duration=format(clip.duration, self.config.time_format)))
         return ClipPrompt(
             segment=Segment(ids=tuple(ids), grids=tuple(grids)),
             views=tuple(views),
@@ -86,13 +87,7 @@ class PolicyPrompts:
 
     def question(self, text: str) -> tuple[int, ...]:
         """The question up to where the completion begins; it continues the clip's segment."""
-        _, trailer = self.chat_frame(self.system_text())
-        return (*self.encode(clean(text)), *trailer)
-
-    def system_text(self) -> str:
-        """With the model's own way to write boxes."""
-        unit, example = UNITS[self.convention]
-        return self.config.system.format(unit=unit, example=example)
+        return (*self.tokens.encode(clean(text)), *self.tokens.trailer)
 
     def unit(self) -> str:
         """What the numbers of a box are."""

@@ -17,7 +17,7 @@ from ser_fast.errors import DataError
 from ser_fast.jsonl import question_from_json, read_json_lines
 from ser_fast.types import Clip, CoordSpace, Question
 from ser_fast.video import load_clip, load_image
-from trainer.batch import Branch, ClipTree, make_batch
+from trainer.batch import Branch, ClipTree
 from trainer.order import Order
 from trainer.policy import Policy
 
@@ -159,7 +159,7 @@ class Examples:
     def loss_at(self, step: int) -> torch.Tensor:
         """Mean negative log-probability of the completion tokens of a batch."""
         trees = [self._tree(self._groups[i]) for i in self._order.batch(step)]
-        return -self._policy.logprobs(make_batch(trees, self._policy.prompts, device=self._policy.device)).mean()
+        return self._policy.loss(trees)
 
     def show(self, step: int) -> str:
         """The first prompt of a step and its completion, as text."""

@@ -58,6 +58,21 @@ class LoadedVLM:
         return FAMILIES[self.model.config.model_type]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptTokens:
+    """The parts of prompts that depend on the tokenizer."""
+
+    encode: Encode
+    """Text -> ids, special tokens not parsed."""
+    header: tuple[int, ...]
+    """Chat template up to the user's first word, system text included."""
+    trailer: tuple[int, ...]
+    """Chat template from the user's last word to where the answer is due."""
+    image_start: int
+    image: int
+    image_end: int
+
+
 def load_vlm(name: str | os.PathLike[str], *, device: torch.device, dtype: torch.dtype | str = "auto") -> LoadedVLM:
     """Loads a folder in the published layout (config.json, tokenizer, chat template, preprocessor_config.json, safetensors).
 
@@ -147,6 +162,20 @@ def plain_encoder(tokenizer: Any) -> Encode:
     settings["truncation"] = settings["padding"] = None
     plain = Tokenizer.from_str(json.dumps(settings))
     return lambda text: plain.encode(text, add_special_tokens=False).ids
+
+
+def prompt_tokens(loaded: LoadedVLM, *, system: str) -> PromptTokens:
+    """Those of a model under a system text. Errors as `chat_frame`."""
+    header, trailer = chat_frame(loaded, system=system)
+    config = loaded.model.config
+    return PromptTokens(
+        encode=plain_encoder(loaded.tokenizer),
+        header=header,
+        trailer=trailer,
+        image_start=config.vision_start_token_id,
+        image=config.image_token_id,
+        image_end=config.vision_end_token_id,
+    )
 
 
 def single_tokens(encode: Encode, texts: Sequence[str], name: str) -> list[int]:

@@ -12,12 +12,13 @@ Texts from outside (names, questions, answers) are data: they are tokenised with
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ser_fast.numbers import is_whole_number
 from ser_fast.ops import PatchSpec
 from ser_fast.packing import Segment
+from ser_fast.referee.loading import PromptTokens
 from ser_fast.referee.views import View
 from ser_fast.text import clean
 from ser_fast.types import Box, BoxConvention, RefereeRequest
@@ -92,21 +93,6 @@ class ClaimTree:
     def num_tokens(self) -> int:
         """Of all segments."""
         return sum(len(segment.ids) for segment in self.segments)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PromptTokens:
-    """The parts of prompts that depend on the tokenizer."""
-
-    encode: Callable[[str], list[int]]
-    """Text -> ids, special tokens not parsed."""
-    header: tuple[int, ...]
-    """Chat template up to the user's first word, system text included."""
-    trailer: tuple[int, ...]
-    """Chat template from the user's last word to where the answer is due."""
-    image_start: int
-    image: int
-    image_end: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -10,8 +10,8 @@ import torch
 
 from ser_fast.packing import image_order, pack_rows, path_to
 from ser_fast.referee.attention import tree_arguments
-from ser_fast.referee.loading import chat_frame, checked_device, load_vlm, plain_encoder, single_tokens
-from ser_fast.referee.prompt import SYSTEM, ClaimTree, PromptBuilder, PromptTokens, RefereeConfig
+from ser_fast.referee.loading import checked_device, load_vlm, prompt_tokens, single_tokens
+from ser_fast.referee.prompt import SYSTEM, ClaimTree, PromptBuilder, RefereeConfig
 from ser_fast.referee.views import View, view_pixels
 from ser_fast.types import RefereeRequest, RefereeScores
 
@@ -44,18 +44,10 @@ class VLMReferee:
         self.device = checked_device(device)
         loaded = load_vlm(model, device=self.device, dtype=dtype)
         self.model, self.tokenizer, self.spec, self.convention = loaded.model, loaded.tokenizer, loaded.spec, loaded.convention
-        encode = plain_encoder(loaded.tokenizer)
-        self.level_ids = single_tokens(encode, [str(level) for level in range(self.config.levels)], loaded.name)
-        header, trailer = chat_frame(loaded, system=SYSTEM)
+        tokens = prompt_tokens(loaded, system=SYSTEM)
+        self.level_ids = single_tokens(tokens.encode, [str(level) for level in range(self.config.levels)], loaded.name)
         self.prompts = PromptBuilder(
-            tokens=PromptTokens(
-                encode=encode,
-                header=header,
-                trailer=trailer,
-                image_start=self.model.config.vision_start_token_id,
-                image=self.model.config.image_token_id,
-                image_end=self.model.config.vision_end_token_id,
-            ),
+            tokens=tokens,
             spec=self.spec,
             convention=self.convention,
             config=self.config,

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from ser_fast.packing import Segment, pack_rows
-from ser_fast.referee.attention import tree_attention
+from ser_fast.referee.attention import result_places, tree_attention
 
 
 def _random_row(rng: random.Random, num: int) -> list[Segment]:
@@ -36,8 +36,9 @@ def test_equal_to_the_dense_mask(case: str, heads: int, kv_heads: int) -> None:
     sizes = ((rows, heads, num_tokens, 8), *[(rows, kv_heads, num_tokens, 8)] * 2)
     query, key, value = (torch.randn(size, dtype=torch.float64, requires_grad=True) for size in sizes)
     wide = [x.repeat_interleave(heads // kv_heads, dim=1) for x in (key, value)]
+    levels = packed.levels()
     dense = scaled_dot_product_attention(query, *wide, attn_mask=packed.mask(), scale=0.3).transpose(1, 2)
-    tree = tree_attention(query, key, value, packed.levels(), scale=0.3)
+    tree = tree_attention(query, key, value, levels, result_places(levels, rows * num_tokens), scale=0.3)
     real = packed.segment_ids >= 0
     torch.testing.assert_close(tree[real], dense[real])
     weight = torch.randn_like(dense) * real[:, :, None, None]

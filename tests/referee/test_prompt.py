@@ -8,7 +8,8 @@ import pytest
 
 from ser_fast.ops import PatchSpec
 from ser_fast.referee import RefereeConfig
-from ser_fast.referee.prompt import PromptBuilder, PromptTokens, crop_box
+from ser_fast.referee.loading import PromptTokens
+from ser_fast.referee.prompt import PromptBuilder, crop_box
 from ser_fast.types import BoxConvention, RefereeRequest
 from tests.support.referee import make_clip
 

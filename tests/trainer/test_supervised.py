@@ -56,7 +56,7 @@ def _textbook(policy: Policy, trees: list[ClipTree]) -> torch.Tensor:
                 input_ids=ids,
                 pixel_values=pixels,
                 image_grid_thw=grid,
-                mm_token_type_ids=(ids == policy.prompts.image).int(),
+                mm_token_type_ids=(ids == policy.prompts.tokens.image).int(),
                 use_cache=False,
             ).logits[0]
             predicted = logits[len(prompt) - 1 : -1].float()

@@ -71,11 +71,11 @@ def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) 
     """The figures of both models on held-out clips."""
     loaded = Policy.load(policy, prompt=PROMPT)
     asked = ask(scenes)
-    durations = [seen_clip(folder, scene).duration for scene in scenes]
+    clips = [seen_clip(folder, scene) for scene in scenes]
     judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED)
     judged += jittered_claims(folder, scenes, NUM_CLAIMS // 2, seed=SEED)
     return {
-        "policy": measure(loaded, asked, complete(loaded, folder, asked), durations).to_json(),
+        "policy": measure(loaded, asked, complete(loaded, clips, asked), [clip.duration for clip in clips]).to_json(),
         "referee": measure_referee(VLMReferee(referee), judged).to_json(),
     }
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from ser_fast.claims import parse_claims
-from ser_fast.ops import box_iou
-from ser_fast.types import Box
+from ser_fast.types import Box, Clip
 from trainer.policy import Policy
-from trainer.toy.lessons import seen_clip
-from trainer.toy.tasks import QUESTIONS
+from trainer.toy.judgements import in_pixels, overlap
+from trainer.toy.tasks import question_about
 from trainer.toy.world import SIDE_PX, Scene, Thing
 
 MAX_NEW_TOKENS = 112
@@ -33,7 +29,7 @@ class Asked:
     @property
     def question(self) -> str:
         """As it is put to the policy."""
-        return QUESTIONS[self.attribute].format(color=self.thing.color, shape=self.thing.shape)
+        return question_about(self.thing, self.attribute)
 
     @property
     def answer(self) -> str:
@@ -75,11 +71,11 @@ def ask(scenes: Sequence[Scene]) -> list[Asked]:
     ]
 
 
-def complete(policy: Policy, folder: Path, asked: Sequence[Asked]) -> list[str]:
-    """Greedy, free-running completions."""
+def complete(policy: Policy, clips: Sequence[Clip], asked: Sequence[Asked]) -> list[str]:
+    """Greedy, free-running completions, each on its clip."""
     prompts = [
-        (policy.prompts.clip(seen_clip(folder, question.scene)), policy.prompts.question(question.question))
-        for question in asked
+        (policy.prompts.clip(clip), policy.prompts.question(question.question))
+        for clip, question in zip(clips, asked, strict=True)
     ]
     return [completion.text for completion in policy.generate(prompts, max_new_tokens=MAX_NEW_TOKENS)]
 
@@ -119,8 +115,8 @@ def _iou(boxes: Sequence[Box], truth: Box | None) -> float:
     """Of the hull of a claim's boxes, in pixels of the frame."""
     if truth is None:
         return 0.0
-    hull = [min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)]
-    return float(box_iou(torch.tensor([hull]), torch.tensor([truth]) * SIDE_PX, paired=True))
+    hull = (min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes))
+    return overlap(hull, in_pixels(truth))
 
 
 def _mean(values: Sequence[float]) -> float:

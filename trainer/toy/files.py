@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ser_fast.jsonl import write_text
-from trainer.toy.tasks import QUESTIONS
+from trainer.toy.tasks import question_about
 from trainer.toy.world import SECONDS, Scene, Thing, draw, make_scene
 
 OPTIONS = {
@@ -43,7 +43,7 @@ def questions(scene: Scene) -> Iterator[dict[str, Any]]:
                 "schema": 1,
                 "id": f"{scene.id}/{thing.shape}/{asked}",
                 "video": scene.file,
-                "question": QUESTIONS[asked].format(color=thing.color, shape=thing.shape),
+                "question": question_about(thing, asked),
                 "answer": getattr(thing, asked),
                 "task": "free-form",
                 "interval": [thing.appears, min(thing.vanishes, float(SECONDS))],

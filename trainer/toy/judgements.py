@@ -14,7 +14,7 @@ import torch
 from ser_fast.referee import VLMReferee
 from ser_fast.types import Box, Clip, RefereeRequest
 from trainer.toy.lessons import seen_clip
-from trainer.toy.tasks import QUESTIONS
+from trainer.toy.tasks import question_about
 from trainer.toy.world import COLORS, SHAPES, SIDE_PX, Scene, Thing
 
 MIN_SIDE_PX = 4.0
@@ -43,7 +43,7 @@ def judge(scene: Scene, clip: Clip, frame: int, box: Box, name: str, asked: Thin
             boxes=(box,),
             name=name,
             time_s=time_s,
-            question=QUESTIONS[attribute].format(color=asked.color, shape=asked.shape),
+            question=question_about(asked, attribute),
             answer=getattr(asked, attribute),
         ),
         relevance=float(named is asked),

@@ -12,7 +12,7 @@ import torch
 
 from ser_fast.types import Clip
 from ser_fast.video import load_clip
-from trainer.batch import Branch, ClipTree, make_batch
+from trainer.batch import Branch, ClipTree
 from trainer.order import Order
 from trainer.policy import Policy
 from trainer.toy.tasks import Looseness, Seen, lesson
@@ -63,10 +63,7 @@ class Lessons:
     def loss_at(self, step: int) -> torch.Tensor:
         """Mean negative log-probability of the completion tokens of a batch."""
         rng = random.Random(f"{self._seed}/{step}")
-        batch = make_batch(
-            [self._tree(i, rng) for i in self._order.batch(step)], self._policy.prompts, device=self._policy.device
-        )
-        return -self._policy.logprobs(batch).mean()
+        return self._policy.loss([self._tree(i, rng) for i in self._order.batch(step)])
 
     def _tree(self, i: int, rng: random.Random) -> ClipTree:
         scene, clip = self._scenes[i], self._clip(i)

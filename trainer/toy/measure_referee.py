@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -73,11 +74,11 @@ def jittered_claims(folder: Path, scenes: Sequence[Scene], num: int, *, seed: in
     """`num` claims whose IoU with the thing that they name is uniform in [0, 1]; every other one names another thing."""
     rng = random.Random(seed)
     judged: list[Judged] = []
-    clips: dict[str, Clip] = {}
+    asked = ask(scenes)
+    clip_of = functools.cache(lambda i: seen_clip(folder, asked[i].scene))
     while len(judged) < num:
-        question = rng.choice(ask(scenes))
-        clip = clips.setdefault(question.scene.id, seen_clip(folder, question.scene))
-        judged += _jittered(question, clip, len(judged) % 2 == 1, rng)
+        i = rng.randrange(len(asked))
+        judged += _jittered(asked[i], clip_of(i), len(judged) % 2 == 1, rng)
     return judged
 
 

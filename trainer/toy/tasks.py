@@ -76,6 +76,11 @@ class Demonstration:
     completion: str
 
 
+def question_about(thing: Thing, attribute: str) -> str:
+    """Asks for the attribute ("color" or "shape") of a thing by its other one."""
+    return QUESTIONS[attribute].format(color=thing.color, shape=thing.shape)
+
+
 def evidence(seen: Seen, thing: Thing, asked: str, rng: random.Random, loose: Looseness | None = None) -> Demonstration:
     """The attribute `asked` of a thing ("color" or "shape"), with one to three claims about it."""
     visible = seen.visible(thing)
@@ -94,7 +99,7 @@ def evidence(seen: Seen, thing: Thing, asked: str, rng: random.Random, loose: Lo
     return Demonstration(
         task="evidence",
         thing=thing,
-        question=QUESTIONS[asked].format(color=thing.color, shape=thing.shape),
+        question=question_about(thing, asked),
         completion=f"<think>{' '.join(claims)}</think><answer>{answer}</answer>",
     )
 

@@ -131,7 +131,7 @@ def _check_ascending(frame_times: Ragged) -> None:
     times, segments = frame_times
     if times.device.type != "cpu" or torch.compiler.is_compiling():
         return
-    falls = (times[1:] < times[:-1]).nonzero()[:, 0] + 1
-    inside = [row for row in falls.tolist() if row not in set(segments.host)]
+    falls, begins = (times[1:] < times[:-1]).nonzero()[:, 0] + 1, set(segments.host)
+    inside = [row for row in falls.tolist() if row not in begins]
     if inside:
         raise ValueError(f"frame_times[0]: expected to ascend within a response, got a fall at row {inside[0]}")
