@@ -100,4 +100,4 @@ def shared_data() -> Path:
 def random_vlm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A random-weight model folder of each family; weights scaled so that scores spread."""
     root = tmp_path_factory.mktemp("models")
-    return {family: write_random_vlm(root / family, family=family, seed=1, gain=1.4) for family in FAMILIES}
+    return {family: write_random_vlm(root / family, family=family, seed=6, gain=1.4) for family in FAMILIES}

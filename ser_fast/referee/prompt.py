@@ -25,22 +25,13 @@ from ser_fast.types import Box, BoxConvention, RefereeRequest
 
 SYSTEM = "You check visual evidence. You answer with a single digit and nothing else."
 
-ROOT = "One frame of a video:\n{image}\nQuestion about the video: {question}\nReference answer: {answer}\n"
+ROOT = "A frame of a video:\n{image}\nQuestion: {question}\nReference answer: {answer}\n"
 
-CLAIM = (
-    "Somebody cites this as evidence, at {time} s into the video: {name}\n"
-    "Cited place in the frame, as x1, y1, x2, y2{unit}: {boxes}\nThe cited place, enlarged:\n{image}\n"
-)
+CLAIM = "Cited evidence: {name}\nAt {time} s, in the box {boxes} (x1, y1, x2, y2 in {unit}), enlarged:\n{image}\n"
 
-RELEVANCE = (
-    "Is the cited evidence needed to answer the question? Rate it from 0 (unrelated to question and answer) to {top}"
-    " (the answer cannot be given without it)."
-)
+RELEVANCE = "Does the answer depend on this evidence? Rate it from 0 (unrelated) to {top} (entirely)."
 
-LOCALIZATION = (
-    "Is the cited evidence in the cited place? Rate it from 0 (it is not inside the box) to {top} (the box holds it whole and"
-    " fits tightly)."
-)
+LOCALIZATION = "Does the box hold this evidence? Rate it from 0 (not at all) to {top} (whole and tight)."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +133,7 @@ class PromptBuilder:
         texts = {
             "time": f"{request.time_s:.2f}",
             "name": clean(request.name),
-            "unit": " in pixels" if self.convention == "pixels" else " in thousandths of the frame",
+            "unit": "pixels" if self.convention == "pixels" else "thousandths of the frame",
             "boxes": box_text(request.boxes, self.convention, (height, width), frame_size),
         }
         claim = self._segment((), CLAIM, texts, view, (), parent=0)

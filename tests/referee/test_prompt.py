@@ -79,18 +79,15 @@ def test_size_of_the_frame() -> None:
     assert view.size == (168, 252)
 
 
-@pytest.mark.parametrize(("convention", "unit"), [("pixels", "in pixels"), ("norm1000", "in thousandths of the frame")])
+@pytest.mark.parametrize(("convention", "unit"), [("pixels", "pixels"), ("norm1000", "thousandths of the frame")])
 def test_words(convention: BoxConvention, unit: str) -> None:
     (claim, relevance, localization), _ = _builder(convention, levels=7).branch(_request(boxes=((200.0, 100.0, 420.0, 250.0),)))
     text = _text(claim)
-    assert "at 1.25 s into the video: cat\n" in text
+    assert text.startswith("Cited evidence: cat\n")
     box = "[201, 99, 423, 248]" if convention == "pixels" else "[312, 208, 656, 521]"  # the frame is seen as 476 x 644
-    assert f"as x1, y1, x2, y2 {unit}: {box}\n" in text
-    assert "needed to answer" in _text(relevance)
-    assert "from 0 (unrelated" in _text(relevance)
-    assert "to 6 (the answer" in _text(relevance)
-    assert "in the cited place" in _text(localization)
-    assert "to 6 (the box" in _text(localization)
+    assert f"At 1.25 s, in the box {box} (x1, y1, x2, y2 in {unit}), enlarged:\n" in text
+    assert _text(relevance) == "Does the answer depend on this evidence? Rate it from 0 (unrelated) to 6 (entirely)."
+    assert _text(localization) == "Does the box hold this evidence? Rate it from 0 (not at all) to 6 (whole and tight)."
 
 
 def _text(segment: object) -> str:

@@ -275,12 +275,11 @@ def test_prompts_read_as_meant(referee: VLMReferee, requests: list[RefereeReques
     text = referee.tokenizer.decode([i for s in path_to(tree.segments, 2) for i in tree.segments[s].ids])
     text = re.sub(r"(<\|image_pad\|>)+", "<|image_pad|>", text)
     assert text.startswith("<|im_start|>system\nYou check visual evidence.")
-    assert "<|im_end|>\n<|im_start|>user\nOne frame of a video:\n<|vision_start|><|image_pad|><|vision_end|>\n" in text
-    assert "Question about the video: what is it?\nReference answer: a cat\n" in text
-    assert "at 0.00 s into the video: thing0\n" in text
-    assert "The cited place, enlarged:\n<|vision_start|><|image_pad|><|vision_end|>\n" in text
+    assert "<|im_end|>\n<|im_start|>user\nA frame of a video:\n<|vision_start|><|image_pad|><|vision_end|>\n" in text
+    assert "Question: what is it?\nReference answer: a cat\nCited evidence: thing0\nAt 0.00 s, in the box [" in text
+    assert "enlarged:\n<|vision_start|><|image_pad|><|vision_end|>\n" in text
     assert text.endswith(
-        ("without it).<|im_end|>\n<|im_start|>assistant\n", "fits tightly).<|im_end|>\n<|im_start|>assistant\n")
+        ("(entirely).<|im_end|>\n<|im_start|>assistant\n", "whole and tight).<|im_end|>\n<|im_start|>assistant\n")
     )
 
 
@@ -324,7 +323,7 @@ def test_control_characters_do_not_reach_the_model(random_vlm: dict[str, Path]) 
     request = make_requests(make_clip(), 1)[0]
     fields = {f: getattr(request, f) for f in ("clip", "frame_idx", "boxes", "time_s", "question", "answer")}
     (claim, *_), _ = referee.prompts.branch(RefereeRequest(name="a\x00b\x9fc\n\td", **fields))
-    assert "into the video: a b c  d\n" in referee.tokenizer.decode(claim.ids)
+    assert "Cited evidence: a b c  d\n" in referee.tokenizer.decode(claim.ids)
 
 
 def test_thin_frames_and_boxes_are_judged(random_vlm: dict[str, Path]) -> None:

@@ -43,6 +43,6 @@ def _pieces() -> set[str]:
         referee_prompt.RELEVANCE,
         referee_prompt.LOCALIZATION,
     ]
-    texts += ["in pixels", "in thousandths of the frame", "system\n", "user\n", "assistant\n"]
+    texts += [" pixels", " thousandths of the frame", "system\n", "user\n", "assistant\n"]
     fields = re.compile(r"\{[a-z]+\}")
     return {piece for text in texts for piece in re.findall(PIECES, fields.sub(" ", text))}
