@@ -31,7 +31,7 @@ lint: venv
 format: venv
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/clang-format -i $(filter %.h %.cpp,$(NATIVE))
 
-# Both models of the toy world from nothing, some fifty minutes on two cores; goes on where it was stopped.
+# Both models of the toy world from nothing, within an hour on two cores; goes on where it was stopped.
 toy-models: venv
 	$(BIN)/python -m trainer.toy.build
 

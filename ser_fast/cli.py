@@ -49,7 +49,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     _add_inputs(score)
     score.add_argument(
-        "--referee", required=True, metavar="PATH_OR_NAME", help="model folder or hub name: Qwen2-VL, Qwen2.5-VL, Qwen3-VL"
+        "--referee",
+        required=True,
+        metavar="PATH_OR_NAME",
+        help="model folder or hub name: Qwen2-VL, Qwen2.5-VL, Qwen3-VL; toy: the one that ships with ser_fast, which knows"
+        " coloured shapes and nothing else",
     )
     score.add_argument("--reward", default="ser", metavar="PRESET", help="default: %(default)s")
     score.add_argument("--out", metavar="FILE", help="scored lines, written whole or not at all; default: standard output")

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ser_fast.assets import TOY_REFEREE
 from ser_fast.packing import image_order, pack_rows, path_to
 from ser_fast.referee.attention import tree_arguments
 from ser_fast.referee.loading import checked_device, load_vlm, prompt_tokens, single_tokens
@@ -31,7 +32,8 @@ class VLMReferee:
 
         Args:
             model: a folder in the published layout (config.json, tokenizer, chat template, preprocessor_config.json,
-                safetensors), or the name of one on the Hugging Face hub.
+                safetensors), or the name of one on the Hugging Face hub; "toy" is the one that ships with the package,
+                which knows coloured shapes and nothing else.
             device: where it runs.
             dtype: "auto" is float32 on the CPU and the checkpoint's own elsewhere.
             config: prompt, crops and budgets.
@@ -42,7 +44,7 @@ class VLMReferee:
         """
         self.config = config or RefereeConfig()
         self.device = checked_device(device)
-        loaded = load_vlm(model, device=self.device, dtype=dtype)
+        loaded = load_vlm(TOY_REFEREE if model == "toy" else model, device=self.device, dtype=dtype)
         self.model, self.tokenizer, self.spec, self.convention = loaded.model, loaded.tokenizer, loaded.spec, loaded.convention
         tokens = prompt_tokens(loaded, system=SYSTEM)
         self.level_ids = single_tokens(tokens.encode, [str(level) for level in range(self.config.levels)], loaded.name)

@@ -4,47 +4,21 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections.abc import Sequence
 
 import pytest
 import torch
 
 from ser_fast.types import Clip, RefereeRequest, RefereeScores
+from tests.support.toy import make_toy_scene, make_toy_thing
 from trainer.policy import Policy
 from trainer.toy.evaluate import Asked, ask, measure
-from trainer.toy.judgements import claims_on, in_pixels, jittered, judge, overlap, soft_levels
+from trainer.toy.judgements import Judged, claims_on, in_pixels, jittered, judge, overlap, soft_levels
 from trainer.toy.measure_referee import area_under_curve, measure_referee, spearman
-from trainer.toy.world import SECONDS, SIDE_PX, Scene, Thing, draw, make_scene
+from trainer.toy.world import SECONDS, SIDE_PX, Scene, draw, make_scene
 
-
-def _thing(**changes: object) -> Thing:
-    fields = {
-        "color": "red",
-        "shape": "circle",
-        "size": "small",
-        "side": 0.5,
-        "appears": 1.0,
-        "vanishes": 4.0,
-        "begin": (0.25, 0.25),
-        "end": (0.25, 0.25),
-    }
-    return Thing(**(fields | changes))  # type: ignore[arg-type]
-
-
-def _scene(*things: Thing) -> Scene:
-    scene = make_scene("validation", 0, 0)
-    return Scene(
-        id="x",
-        things=things,
-        rate=(1, 1),
-        container="mp4",
-        codec="libx264",
-        offset_s=0.0,
-        background_seed=scene.background_seed,
-    )
-
-
-ASKED = Asked(scene=_scene(_thing()), thing=_thing(), attribute="color")
+ASKED = Asked(scene=make_toy_scene(make_toy_thing()), thing=make_toy_thing(), attribute="color")
 
 
 @pytest.mark.parametrize(
@@ -97,8 +71,8 @@ def _clip(scene: Scene) -> Clip:
 
 
 def test_truth_of_a_claim_by_hand() -> None:
-    red, blue = _thing(), _thing(color="blue", shape="ring", begin=(0.75, 0.75), end=(0.75, 0.75))
-    scene = _scene(red, blue)
+    red, blue = make_toy_thing(), make_toy_thing(color="blue", shape="ring", begin=(0.75, 0.75), end=(0.75, 0.75))
+    scene = make_toy_scene(red, blue)
     clip = _clip(scene)
     box = in_pixels((0.0, 0.0, 0.5, 0.5))
     cases = (
@@ -123,9 +97,16 @@ def test_claims_for_training_are_of_all_kinds() -> None:
     relevant = sum(j.relevance for j in judged) / len(judged)
     absent = sum(j.localization == 0 for j in judged) / len(judged)
     good = sum(j.localization >= 0.5 for j in judged) / len(judged)
-    assert 0.3 < relevant < 0.7
+    wrong_answer = sum(_wrong_in_the_answer_only(j) for j in judged) / len(judged)
+    assert 0.25 < relevant < 0.6
+    assert wrong_answer > 0.15, "otherwise a referee need not compare the answer"
     assert 0.2 < absent < 0.6
     assert 0.15 < good < 0.5
+
+
+def _wrong_in_the_answer_only(judged: Judged) -> bool:
+    words = set(judged.request.name.split())
+    return judged.request.answer not in words and bool(words & set(re.findall(r"\w+", judged.request.question)))
 
 
 def test_jitter_reaches_the_overlap_that_is_asked_for() -> None:

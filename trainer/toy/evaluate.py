@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ser_fast.claims import parse_claims
-from ser_fast.types import Box, Clip
+from ser_fast.types import Box, ClaimBatch, Clip, ParseReport
 from trainer.policy import Policy
 from trainer.toy.judgements import in_pixels, overlap
 from trainer.toy.tasks import question_about
@@ -71,21 +71,28 @@ def ask(scenes: Sequence[Scene]) -> list[Asked]:
     ]
 
 
-def complete(policy: Policy, clips: Sequence[Clip], asked: Sequence[Asked]) -> list[str]:
-    """Greedy, free-running completions, each on its clip."""
+def complete(
+    policy: Policy, clips: Sequence[Clip], questions: Sequence[str], *, temperature: float = 0.0, seed: int = 0
+) -> list[str]:
+    """Free-running completions, each of a question on its clip; greedy unless there is a temperature."""
     prompts = [
-        (policy.prompts.clip(clip), policy.prompts.question(question.question))
-        for clip, question in zip(clips, asked, strict=True)
+        (policy.prompts.clip(clip), policy.prompts.question(question)) for clip, question in zip(clips, questions, strict=True)
     ]
-    return [completion.text for completion in policy.generate(prompts, max_new_tokens=MAX_NEW_TOKENS)]
+    completions = policy.generate(prompts, max_new_tokens=MAX_NEW_TOKENS, temperature=temperature, seed=seed)
+    return [completion.text for completion in completions]
+
+
+def read_claims(policy: Policy, completions: Sequence[str], durations: Sequence[float]) -> tuple[ClaimBatch, ParseReport]:
+    """The claims of completions, boxes in pixels of the world's frames."""
+    size = policy.spec.fit(SIDE_PX, SIDE_PX, max_pixels=policy.prompts.config.max_frame_pixels)
+    return parse_claims(
+        completions, coord_space=policy.prompts.coord_space(size), frame_hw=(SIDE_PX, SIDE_PX), duration_s=list(durations)
+    )
 
 
 def measure(policy: Policy, asked: Sequence[Asked], completions: Sequence[str], durations: Sequence[float]) -> Figures:
     """The figures of completions."""
-    size = policy.spec.fit(SIDE_PX, SIDE_PX, max_pixels=policy.prompts.config.max_frame_pixels)
-    claims, report = parse_claims(
-        completions, coord_space=policy.prompts.coord_space(size), frame_hw=(SIDE_PX, SIDE_PX), duration_s=list(durations)
-    )
+    claims, report = read_claims(policy, completions, durations)
     what = [float(a == question.answer) for a, question in zip(report.answers, asked, strict=True)]
     when, where, counts = [], [], []
     for r, question in enumerate(asked):

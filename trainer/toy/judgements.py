@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 import random
@@ -63,17 +64,18 @@ def _claim(
     scene: Scene, clip: Clip, frame: int, shown: list[Thing], asked: Thing, attribute: str, rng: random.Random
 ) -> Judged:
     kind = rng.random()
-    target = rng.choice(shown) if shown and (asked not in shown or rng.random() < 0.5) else asked
+    target = rng.choice(shown) if shown and (asked not in shown or rng.random() < 0.4) else asked
     box = target.box(float(clip.times[frame]))
     base = in_pixels(box) if box is not None else _anywhere(rng)
-    if kind < 0.65:  # the thing that is there, placed well or badly
+    if kind < 0.5:  # the thing that is there, placed well or badly
         name, place = target.name, jittered(base, rng.random(), rng)
-    elif kind < 0.75:  # the asked thing, in the place of another or nowhere
+    elif kind < 0.55:  # the asked thing, in the place of another or nowhere
         name, place = asked.name, jittered(base, rng.uniform(0.4, 1.0), rng)
-    elif kind < 0.9:  # a thing of the wrong colour or shape
+    elif kind < 0.95:  # a thing of the wrong colour or shape
         wrong = rng.choice([color for color in COLORS if color != target.color])
         other = rng.choice([shape for shape in SHAPES if shape != target.shape])
-        name = f"{wrong} {target.shape}" if rng.random() < 0.5 else f"{target.color} {other}"
+        wrong_answer = rng.random() < 0.75  # rather than not what the question names
+        name = f"{wrong} {target.shape}" if wrong_answer == (attribute == "color") else f"{target.color} {other}"
         place = jittered(base, rng.uniform(0.4, 1.0), rng)
     else:
         name, place = rng.choice(scene.things).name, _anywhere(rng)
@@ -134,24 +136,47 @@ class Judgements:
     on the seed and the step only."""
 
     def __init__(
-        self, referee: VLMReferee, folder: Path, scenes: Sequence[Scene], *, seed: int, num_frames: int, num_claims: int
+        self,
+        referee: VLMReferee,
+        folder: Path,
+        scenes: Sequence[Scene],
+        *,
+        seed: int,
+        num_questions: int,
+        num_claims: int,
+        blind: bool = False,
     ) -> None:
+        """Args:
+        referee: is taught.
+        folder: holds the videos.
+        scenes: of the train split.
+        seed: of everything that is random.
+        num_questions: of a batch, each on a frame. To compare words is learnt from many questions, not from many claims.
+        num_claims: on each frame.
+        blind: teaches relevance only, with images of one token: what can be told from the words.
+        """
         self._referee, self._scenes, self._seed = referee, scenes, seed
-        self._num_frames, self._num_claims = num_frames, num_claims
+        self._num_questions, self._num_claims, self._num_axes = num_questions, num_claims, 1 if blind else 2
         self._clip: Callable[[int], Clip] = functools.cache(lambda i: seen_clip(folder, scenes[i]))
+        self._prompts = referee.prompts
+        if blind:
+            token_px = (referee.spec.patch_size * referee.spec.merge_size) ** 2
+            config = dataclasses.replace(referee.config, max_frame_pixels=token_px, max_crop_pixels=token_px)
+            self._prompts = dataclasses.replace(referee.prompts, config=config)
 
     def loss_at(self, step: int) -> torch.Tensor:
-        """Mean cross-entropy of both axes against levels whose expectation is the truth."""
+        """Mean cross-entropy of the axes against levels whose expectation is the truth."""
         rng = random.Random(f"{self._seed}/{step}")
         judged: list[Judged] = []
-        for _ in range(self._num_frames):
+        for _ in range(self._num_questions):
             i = rng.randrange(len(self._scenes))
             judged += claims_on(self._scenes[i], self._clip(i), rng, self._num_claims)
-        trees = self._referee.prompts.trees([j.request for j in judged])
+        trees = self._prompts.trees([j.request for j in judged])
         order = [i for tree in trees for i in tree.requests]
         truth = torch.tensor([[judged[i].relevance, judged[i].localization] for i in order], device=self._referee.device)
         logprob = self._referee.level_logprob(trees)
-        return -(soft_levels(truth, logprob.shape[-1]) * logprob).sum(-1).mean()
+        loss = -(soft_levels(truth, logprob.shape[-1]) * logprob).sum(-1)
+        return loss[:, : self._num_axes].mean()
 
 
 def soft_levels(score: torch.Tensor, num_levels: int) -> torch.Tensor:

@@ -39,8 +39,7 @@ class Lessons:
         seed: int,
         num_clips: int = 8,
         num_branches: int = 6,
-        num_frames: int = MAX_FRAMES,
-        alone: bool = False,
+        num_frames: Sequence[int] = (MAX_FRAMES,),
         loose: Looseness | None = None,
     ) -> None:
         """Args:
@@ -50,12 +49,11 @@ class Lessons:
         seed: of the order of clips and of the teacher.
         num_clips: of a batch.
         num_branches: demonstrations on one clip.
-        num_frames: of a clip that are shown, chosen at random; first lessons show one, and ask for claims only.
-        alone: prefer frames that show one thing only.
+        num_frames: of a clip that are shown, chosen at random; steps take turns. Chain tasks need all of them.
         loose: how the teacher errs; exact if not given.
         """
         self._policy, self._folder, self._scenes, self._seed, self._loose = policy, folder, scenes, seed, loose
-        self._num_branches, self._num_frames, self._alone = num_branches, num_frames, alone
+        self._num_branches, self._num_frames = num_branches, num_frames
         self._clip = functools.cache(self._load)
         self._order = Order(len(scenes), num_clips, seed)
         self._completion = functools.lru_cache(200_000)(policy.completion_ids)
@@ -63,19 +61,20 @@ class Lessons:
     def loss_at(self, step: int) -> torch.Tensor:
         """Mean negative log-probability of the completion tokens of a batch."""
         rng = random.Random(f"{self._seed}/{step}")
-        return self._policy.loss([self._tree(i, rng) for i in self._order.batch(step)])
+        num_frames = self._num_frames[step % len(self._num_frames)]
+        return self._policy.loss([self._tree(i, num_frames, rng) for i in self._order.batch(step)])
 
-    def _tree(self, i: int, rng: random.Random) -> ClipTree:
+    def _tree(self, i: int, num_frames: int, rng: random.Random) -> ClipTree:
         scene, clip = self._scenes[i], self._clip(i)
-        if self._num_frames < len(clip.times):
-            clip = _some_frames(scene, clip, self._num_frames, self._alone, rng)
+        if num_frames < len(clip.times):
+            clip = _some_frames(scene, clip, num_frames, rng)
         prompt = self._policy.prompts.clip(clip)
         seen = Seen(scene=scene, times=prompt.frame_times, size=prompt.size)
         return ClipTree(
             clip=prompt,
             branches=tuple(
                 Branch(question=self._policy.prompts.question(d.question), completion=self._completion(d.completion))
-                for d in lesson(seen, rng, num=self._num_branches, chains=self._num_frames == MAX_FRAMES, loose=self._loose)
+                for d in lesson(seen, rng, num=self._num_branches, chains=num_frames == MAX_FRAMES, loose=self._loose)
             ),
         )
 
@@ -84,10 +83,9 @@ class Lessons:
         return seen_clip(self._folder, self._scenes[i], side)
 
 
-def _some_frames(scene: Scene, clip: Clip, num: int, alone: bool, rng: random.Random) -> Clip:
-    """A clip of `num` of the frames that show something, or one thing only where there are such."""
-    shown = [sum(thing.box(round(time_s, 2)) is not None for thing in scene.things) for time_s in clip.times.tolist()]
-    chosen = [k for k, count in enumerate(shown) if count == 1] if alone else []
-    chosen = chosen or [k for k, count in enumerate(shown) if count]
-    kept = sorted(rng.sample(chosen, min(num, len(chosen))))
+def _some_frames(scene: Scene, clip: Clip, num: int, rng: random.Random) -> Clip:
+    """A clip of `num` of the frames that show something."""
+    times = [round(time_s, 2) for time_s in clip.times.tolist()]
+    shown = [k for k, time_s in enumerate(times) if any(thing.box(time_s) is not None for thing in scene.things)]
+    kept = sorted(rng.sample(shown, min(num, len(shown))))
     return dataclasses.replace(clip, frames=clip.frames[kept], times=clip.times[kept])

@@ -11,14 +11,13 @@ from typing import Any
 
 import torch
 
-from ser_fast.claims import parse_claims
 from ser_fast.referee import VLMReferee
 from ser_fast.types import Clip
 from trainer.policy import Policy
-from trainer.toy.evaluate import MAX_NEW_TOKENS, Asked, ask
+from trainer.toy.evaluate import Asked, ask, complete, read_claims
 from trainer.toy.judgements import Judged, in_pixels, jittered, judge
 from trainer.toy.lessons import seen_clip
-from trainer.toy.world import SIDE_PX, Scene
+from trainer.toy.world import Scene
 
 GOOD_IOU = 0.5
 
@@ -45,20 +44,10 @@ class RefereeFigures:
 def policy_claims(policy: Policy, folder: Path, scenes: Sequence[Scene], num: int, *, seed: int) -> list[Judged]:
     """The first `num` claims of sampled completions, with what is true of them, in the nearest frame that the policy saw."""
     asked = ask(scenes)
-    clips = [seen_clip(folder, question.scene) for question in asked]
-    prompts = [policy.prompts.clip(clip) for clip in clips]
-    completions = policy.generate(
-        [(prompt, policy.prompts.question(q.question)) for prompt, q in zip(prompts, asked, strict=True)],
-        max_new_tokens=MAX_NEW_TOKENS,
-        temperature=1.0,
-        seed=seed,
-    )
-    claims, _ = parse_claims(
-        [completion.text for completion in completions],
-        coord_space=policy.prompts.coord_space(prompts[0].size),
-        frame_hw=(SIDE_PX, SIDE_PX),
-        duration_s=[clip.duration for clip in clips],
-    )
+    clip_of = functools.cache(functools.partial(seen_clip, folder))
+    clips = [clip_of(question.scene) for question in asked]
+    completions = complete(policy, clips, [question.question for question in asked], temperature=1.0, seed=seed)
+    claims, _ = read_claims(policy, completions, [clip.duration for clip in clips])
     judged = []
     for r, (question, clip) in enumerate(zip(asked, clips, strict=True)):
         for c in claims.responses.rows(r):

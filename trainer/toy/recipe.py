@@ -18,6 +18,7 @@ from trainer.toy.files import write_split
 from trainer.toy.judgements import Judgements
 from trainer.toy.lessons import Lessons
 from trainer.toy.models import PROMPT, new_policy, new_referee
+from trainer.toy.sight import Looks, Sight
 from trainer.toy.tasks import Looseness
 from trainer.toy.world import Scene
 
@@ -28,29 +29,31 @@ NUM_TRAIN, NUM_HELD_OUT = 4000, 320
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Stage:
-    """One part of the policy's schooling: a run of its own."""
+    """One part of a model's schooling: a run of its own."""
 
     name: str
     lessons: dict[str, Any]
-    """Arguments of `Lessons`."""
+    """Arguments of `Lessons` or `Judgements`."""
     steps: SupervisedConfig
 
 
+SIGHT_STEPS = SupervisedConfig(num_steps=1500, learning_rate=2e-3, num_warmup_steps=50, autocast=True)
+
 POLICY_STAGES = (
     Stage(
-        name="one-thing",
-        lessons={"num_clips": 24, "num_branches": 2, "num_frames": 1, "alone": True},
-        steps=SupervisedConfig(num_steps=400, learning_rate=1e-3, final_share=1.0, autocast=True),
+        name="one-frame",
+        lessons={"num_clips": 12, "num_branches": 4, "num_frames": (1,)},
+        steps=SupervisedConfig(num_steps=600, learning_rate=1e-3, final_share=1.0, autocast=True),
     ),
     Stage(
-        name="one-frame",
-        lessons={"num_clips": 12, "num_branches": 4, "num_frames": 1},
-        steps=SupervisedConfig(num_steps=1200, learning_rate=1e-3, num_warmup_steps=20, final_share=0.6, autocast=True),
+        name="few-frames",
+        lessons={"num_clips": 8, "num_branches": 4, "num_frames": (1, 2, 3, 6)},
+        steps=SupervisedConfig(num_steps=800, learning_rate=1e-3, num_warmup_steps=20, final_share=0.6, autocast=True),
     ),
     Stage(
         name="exact",
         lessons={"num_clips": 6, "num_branches": 4},
-        steps=SupervisedConfig(num_steps=1000, learning_rate=1e-3, num_warmup_steps=20, autocast=True),
+        steps=SupervisedConfig(num_steps=1600, learning_rate=1e-3, num_warmup_steps=20, autocast=True),
     ),
     Stage(
         name="loose",
@@ -58,13 +61,25 @@ POLICY_STAGES = (
         steps=SupervisedConfig(num_steps=150, learning_rate=3e-4, num_warmup_steps=20, autocast=True),
     ),
 )
-"""First what a thing looks like and how it is cited, then to tell it from others, then when it is there, then bad habits: a
-cold start that knows the right evidence and does not prefer it."""
+"""First what is where in one frame, then in which of several, then all of it with care, then bad habits: a cold start that
+knows the right evidence and does not prefer it."""
 
 SEEING = POLICY_STAGES[1]
-"""The stage after which the policy knows what is where in a frame."""
+"""The stage after which the policy knows what is where, and to compare words: the referee goes on from there."""
 
-REFEREE_STEPS = SupervisedConfig(num_steps=1300, learning_rate=1e-3, autocast=True)
+REFEREE_STAGES = (
+    Stage(
+        name="words",
+        lessons={"num_questions": 48, "num_claims": 1, "blind": True},
+        steps=SupervisedConfig(num_steps=600, learning_rate=1e-3, final_share=1.0, autocast=True),
+    ),
+    Stage(
+        name="claims",
+        lessons={"num_questions": 16, "num_claims": 2},
+        steps=SupervisedConfig(num_steps=900, learning_rate=1e-3, num_warmup_steps=20, autocast=True),
+    ),
+)
+"""First which claims a question is about, then also how well they are placed."""
 
 OnStep = Callable[[str, int, int, float], None]
 """Told the stage, the step, the number of steps and the loss."""
@@ -78,10 +93,22 @@ def write_data(work: Path) -> tuple[list[Scene], list[Scene]]:
     )
 
 
+def make_sight(work: Path, scenes: list[Scene], *, on_step: OnStep) -> dict[str, torch.Tensor]:
+    """Teaches a vision tower to see; it resumes from its last checkpoint. Returns its weights."""
+    referee = VLMReferee(new_referee(work / "sight-start", seed=SEED))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(SEED)
+        sight = Sight(referee.model.model.visual)
+    looks = Looks(sight, referee.prompts.spec, work / "train", scenes, seed=SEED, num_clips=24, num_views=2)
+    fit(sight, looks.loss_at, run=work / "sight", config=SIGHT_STEPS, on_step=_told(on_step, "sight", SIGHT_STEPS))
+    return sight.tower.state_dict()
+
+
 def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     """Takes a fresh policy through all stages; each resumes from its last checkpoint. Returns its folder."""
     start = new_policy(work / "policy-start", seed=SEED)
     policy = Policy.load(start, prompt=PROMPT)
+    policy.model.model.visual.load_state_dict(make_sight(work, scenes, on_step=on_step))
     for i, stage in enumerate(POLICY_STAGES):
         lessons = Lessons(policy, work / "train", scenes, seed=SEED + i, **stage.lessons)
         fit(
@@ -97,19 +124,20 @@ def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
 def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     """Trains a referee, resuming from its last checkpoint. Returns its folder.
 
-    It begins with what the policy has learnt of single frames, and waits for it: colours and places are the same to both.
+    It begins with what the policy has learnt by then, and waits for it: colours, places and words are the same to both.
     """
     start = new_referee(work / "referee-start", seed=SEED + 1)
     referee = VLMReferee(start)
     referee.model.load_state_dict(_final_weights(work / f"policy-{SEEING.name}", SEEING.steps.num_steps))
-    judgements = Judgements(referee, work / "train", scenes, seed=SEED, num_frames=6, num_claims=4)
-    fit(
-        referee.model,
-        judgements.loss_at,
-        run=work / "referee-run",
-        config=REFEREE_STEPS,
-        on_step=_told(on_step, "referee", REFEREE_STEPS),
-    )
+    for i, stage in enumerate(REFEREE_STAGES):
+        judgements = Judgements(referee, work / "train", scenes, seed=SEED + i, **stage.lessons)
+        fit(
+            referee.model,
+            judgements.loss_at,
+            run=work / f"referee-{stage.name}",
+            config=stage.steps,
+            on_step=_told(on_step, f"referee {stage.name}", stage.steps),
+        )
     return write_folder(work / "referee", referee.model.to(torch.bfloat16), like=start)
 
 
