@@ -52,33 +52,41 @@ def judge(scene: Scene, clip: Clip, frame: int, box: Box, name: str, asked: Thin
     )
 
 
-def claims_on(scene: Scene, clip: Clip, rng: random.Random, num: int) -> list[Judged]:
-    """Claims about one question on one frame: right ones, shifted and scaled ones, of another thing, of a time without it."""
+def claims_on(scene: Scene, clip: Clip, rng: random.Random, num: int, *, wrong_words: float = 0.25) -> list[Judged]:
+    """Claims about one question on one frame: right ones, shifted and scaled ones, of another thing, of a time without it; a
+    share of them, `wrong_words`, gets the colour or the shape wrong, more often the one that is the answer."""
     asked, attribute = rng.choice(scene.things), rng.choice(("color", "shape"))
     frame = rng.randrange(len(clip.times))
     shown = [thing for thing in scene.things if thing.box(float(clip.times[frame])) is not None]
-    return [_claim(scene, clip, frame, shown, asked, attribute, rng) for _ in range(num)]
+    return [_claim(scene, clip, frame, shown, asked, attribute, wrong_words, rng) for _ in range(num)]
 
 
 def _claim(
-    scene: Scene, clip: Clip, frame: int, shown: list[Thing], asked: Thing, attribute: str, rng: random.Random
+    scene: Scene,
+    clip: Clip,
+    frame: int,
+    shown: list[Thing],
+    asked: Thing,
+    attribute: str,
+    wrong_words: float,
+    rng: random.Random,
 ) -> Judged:
     kind = rng.random()
     target = rng.choice(shown) if shown and (asked not in shown or rng.random() < 0.4) else asked
     box = target.box(float(clip.times[frame]))
     base = in_pixels(box) if box is not None else _anywhere(rng)
-    if kind < 0.5:  # the thing that is there, placed well or badly
-        name, place = target.name, jittered(base, rng.random(), rng)
-    elif kind < 0.55:  # the asked thing, in the place of another or nowhere
-        name, place = asked.name, jittered(base, rng.uniform(0.4, 1.0), rng)
-    elif kind < 0.95:  # a thing of the wrong colour or shape
+    if kind < wrong_words:
         wrong = rng.choice([color for color in COLORS if color != target.color])
         other = rng.choice([shape for shape in SHAPES if shape != target.shape])
-        wrong_answer = rng.random() < 0.75  # rather than not what the question names
+        wrong_answer = rng.random() < 0.75
         name = f"{wrong} {target.shape}" if wrong_answer == (attribute == "color") else f"{target.color} {other}"
         place = jittered(base, rng.uniform(0.4, 1.0), rng)
-    else:
+    elif kind < wrong_words + 0.05:  # some thing, anywhere
         name, place = rng.choice(scene.things).name, _anywhere(rng)
+    elif kind < wrong_words + 0.1:  # the asked thing, in the place of another or nowhere
+        name, place = asked.name, jittered(base, rng.uniform(0.4, 1.0), rng)
+    else:  # the thing that is there, placed well or badly
+        name, place = target.name, jittered(base, rng.random(), rng)
     return judge(scene, clip, frame, place, name, asked, attribute)
 
 
@@ -144,6 +152,7 @@ class Judgements:
         seed: int,
         num_questions: int,
         num_claims: int,
+        wrong_words: float = 0.25,
         blind: bool = False,
     ) -> None:
         """Args:
@@ -153,10 +162,12 @@ class Judgements:
         seed: of everything that is random.
         num_questions: of a batch, each on a frame. To compare words is learnt from many questions, not from many claims.
         num_claims: on each frame.
-        blind: teaches relevance only, with images of one token: what can be told from the words.
+        wrong_words: share of the claims with a wrong colour or shape in their name.
+        blind: teaches relevance only, with the smallest images: what can be told from the words.
         """
         self._referee, self._scenes, self._seed = referee, scenes, seed
         self._num_questions, self._num_claims, self._num_axes = num_questions, num_claims, 1 if blind else 2
+        self._wrong_words = wrong_words
         self._clip: Callable[[int], Clip] = functools.cache(lambda i: seen_clip(folder, scenes[i]))
         self._prompts = referee.prompts
         if blind:
@@ -170,7 +181,7 @@ class Judgements:
         judged: list[Judged] = []
         for _ in range(self._num_questions):
             i = rng.randrange(len(self._scenes))
-            judged += claims_on(self._scenes[i], self._clip(i), rng, self._num_claims)
+            judged += claims_on(self._scenes[i], self._clip(i), rng, self._num_claims, wrong_words=self._wrong_words)
         trees = self._prompts.trees([j.request for j in judged])
         order = [i for tree in trees for i in tree.requests]
         truth = torch.tensor([[judged[i].relevance, judged[i].localization] for i in order], device=self._referee.device)

@@ -70,13 +70,13 @@ SEEING = POLICY_STAGES[1]
 REFEREE_STAGES = (
     Stage(
         name="words",
-        lessons={"num_questions": 48, "num_claims": 1, "blind": True},
+        lessons={"num_questions": 48, "num_claims": 1, "wrong_words": 0.4, "blind": True},
         steps=SupervisedConfig(num_steps=600, learning_rate=1e-3, final_share=1.0, autocast=True),
     ),
     Stage(
         name="claims",
         lessons={"num_questions": 16, "num_claims": 2},
-        steps=SupervisedConfig(num_steps=900, learning_rate=1e-3, num_warmup_steps=20, autocast=True),
+        steps=SupervisedConfig(num_steps=1000, learning_rate=1e-3, num_warmup_steps=20, autocast=True),
     ),
 )
 """First which claims a question is about, then also how well they are placed."""
