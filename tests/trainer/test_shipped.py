@@ -62,9 +62,10 @@ def test_the_referee_knows_its_world(
     figures = measure_referee(VLMReferee("toy"), judged)
     for name, value in figures.to_json().items():
         record_property(name, value)
-    assert figures.auc >= 0.9
-    assert figures.relevance_accuracy >= 0.95
-    assert figures.rank_correlation >= 0.7
+    chance = 0.0 if len(scenes) == FULL else 0.03  # two standard errors of the figures on 400 claims; the bounds are for 2,000
+    assert figures.auc >= 0.9 - chance
+    assert figures.relevance_accuracy >= 0.95 - chance
+    assert figures.rank_correlation >= 0.7 - chance
     assert figures.level_mass >= 0.9
 
 
