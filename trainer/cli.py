@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Sequence
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from ser_fast.errors import InputError
 from trainer.presets import Sft, SftToy
+
+if TYPE_CHECKING:
+    from trainer.policy import Policy
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -62,19 +67,28 @@ def _sft(config: Sft) -> None:
 def _sft_toy(config: SftToy) -> None:
     from trainer.policy import Policy
     from trainer.progress import Progress
-    from trainer.toy.evaluate import ask
-    from trainer.toy.lessons import seen_clip
-    from trainer.toy.models import PROMPT, new_policy
-    from trainer.toy.recipe import SEED, make_policy, write_data
+    from trainer.toy.models import POLICY, PROMPT
+    from trainer.toy.recipe import make_policy, write_data
 
-    scenes, held_out = write_data(config.run)
+    shipped = Policy.load(POLICY, prompt=PROMPT)
     if config.show_prompt:
-        policy = Policy.load(new_policy(config.run / "policy-start", seed=SEED), prompt=PROMPT)
-        question = ask(held_out)[0]
-        clip = policy.prompts.clip(seen_clip(config.run / "held-out", question.scene))
-        print(policy.show(clip, policy.prompts.question(question.question)))
+        print(_toy_prompt(shipped))
         return
+    print(f"boxes are written in {shipped.prompts.unit()}")
+    scenes, _ = write_data(config.run)
     print(make_policy(config.run, scenes, on_step=Progress()))
+
+
+def _toy_prompt(policy: Policy) -> str:
+    """What the toy policy is shown of one clip."""
+    from trainer.toy.evaluate import ask
+    from trainer.toy.files import write_split
+    from trainer.toy.lessons import seen_clip
+
+    with tempfile.TemporaryDirectory() as folder:
+        (question,) = ask(write_split(folder, split="held-out", seed=0, num_clips=1))
+        clip = policy.prompts.clip(seen_clip(Path(folder), question.scene))
+    return policy.show(clip, policy.prompts.question(question.question))
 
 
 if __name__ == "__main__":

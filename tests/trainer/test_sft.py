@@ -162,3 +162,15 @@ def test_help_is_of_use(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     assert "sft-toy" in out
     assert "--max-frames" in out
+
+
+def test_the_toy_prompt_is_shown_without_making_its_world(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["sft-toy", "--show-prompt"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.count("<image>") == 6
+    assert "Frame 1 at" in shown
+    assert "What " in shown
+    assert list(tmp_path.iterdir()) == []
