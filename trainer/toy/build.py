@@ -7,6 +7,7 @@ on from its last checkpoint.
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ser_fast.referee import VLMReferee
+from ser_fast.types import Clip
 from trainer.policy import Policy
 from trainer.progress import Progress
 from trainer.toy.chains import measure_chains
@@ -65,26 +67,35 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) -> dict[str, dict[str, Any]]:
-    """The figures of both models on held-out clips."""
+    """The figures of both models on held-out clips; beside them those of a policy that is shown black frames, and those of the
+    referee on jittered true boxes alone, where places are as often right as wrong."""
     loaded = Policy.load(policy, prompt=PROMPT)
-    asked = ask(scenes)
     clips = [seen_clip(folder, scene) for scene in scenes]
-    judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED)
-    judged += jittered_claims(folder, scenes, NUM_CLAIMS // 2, seed=SEED)
-    completions = complete(loaded, clips, [question.question for question in asked])
-    found = measure(loaded, asked, completions, [clip.duration for clip in clips]).to_json()
+    black = [dataclasses.replace(clip, frames=torch.zeros_like(clip.frames)) for clip in clips]
+    jittered = jittered_claims(folder, scenes, NUM_CLAIMS // 2, seed=SEED)
+    judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED) + jittered
+    judge = VLMReferee(referee)
     return {
-        "policy": found | measure_chains(loaded, clips, scenes, seed=SEED).to_json(),
-        "referee": measure_referee(VLMReferee(referee), judged).to_json(),
+        "policy": _evidence(loaded, scenes, clips) | measure_chains(loaded, clips, scenes, seed=SEED).to_json(),
+        "policy, black frames": _evidence(loaded, scenes, black),
+        "referee": measure_referee(judge, judged).to_json(),
+        "referee, jittered boxes": measure_referee(judge, jittered).to_json(),
     }
+
+
+def _evidence(policy: Policy, scenes: Sequence[Scene], clips: Sequence[Clip]) -> dict[str, Any]:
+    asked = ask(scenes)
+    completions = complete(policy, clips, [question.question for question in asked])
+    return measure(policy, asked, completions, [clip.duration for clip in clips]).to_json()
 
 
 def show(tables: dict[str, dict[str, dict[str, Any]]]) -> None:
     """One table a model, a column for each set of weights; and the same as JSON."""
     console = Console()
-    for model in ("policy", "referee"):
+    first = next(iter(tables.values()))
+    for model in first:
         table = Table(model, *tables)
-        for name in next(iter(tables.values()))[model]:
+        for name in first[model]:
             table.add_row(name, *(str(columns[model][name]) for columns in tables.values()))
         console.print(table)
     print(json.dumps(tables))
