@@ -16,11 +16,10 @@ from rich.console import Console
 from rich.table import Table
 
 from ser_fast import cli
-from ser_fast.types import Clip
 from trainer.policy import Policy
 from trainer.toy.evaluate import Asked, ask, complete
 from trainer.toy.files import write_split
-from trainer.toy.judgements import in_pixels, overlap
+from trainer.toy.judgements import true_iou
 from trainer.toy.lessons import seen_clip
 from trainer.toy.models import POLICY, PROMPT
 
@@ -44,7 +43,7 @@ def main() -> int:
 def _rollouts(asked: list[Asked]) -> list[dict[str, Any]]:
     """What the policy writes, as rollout lines."""
     policy = Policy.load(POLICY, prompt=PROMPT)
-    clips: list[Clip] = [seen_clip(OUT, question.scene) for question in asked]
+    clips = [seen_clip(OUT, question.scene) for question in asked]
     space = policy.prompts.coord_space(policy.prompts.clip(clips[0]).size).to_json()
     completions = complete(policy, clips, [question.question for question in asked])
     return [
@@ -75,8 +74,7 @@ def _show(asked: list[Asked], lines: list[dict[str, Any]]) -> None:
         answer = "right" if line["parts"]["answer"] > 0 else f"not {question.answer}"
         table.add_row(f"{question.question} {answer}", "", "", "", f"{line['total']:.2f}")
         for claim in line["claims"]:
-            truth = question.thing.box(claim["time_s"])
-            iou = 0.0 if truth is None else overlap(tuple(claim["boxes"][0]), in_pixels(truth))
+            iou = true_iou(question.thing, claim["time_s"], tuple(claim["boxes"][0]))
             numbers = (claim["relevance"], claim["localization"], iou)
             table.add_row(f"  {claim['name']} at {claim['time_s']:.2f} s", *(f"{number:.2f}" for number in numbers), "")
     console.print(table)

@@ -27,7 +27,7 @@ from trainer.progress import Progress
 from trainer.toy.chains import measure_chains
 from trainer.toy.evaluate import ask, complete, measure
 from trainer.toy.lessons import seen_clip
-from trainer.toy.measure_referee import jittered_claims, measure_referee, policy_claims
+from trainer.toy.measure_referee import figures_of, jittered_claims, policy_claims
 from trainer.toy.models import POLICY, PROMPT, REFEREE
 from trainer.toy.recipe import SEED, make_policy, make_referee, write_data
 from trainer.toy.world import Scene
@@ -72,14 +72,14 @@ def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) 
     loaded = Policy.load(policy, prompt=PROMPT)
     clips = [seen_clip(folder, scene) for scene in scenes]
     black = [dataclasses.replace(clip, frames=torch.zeros_like(clip.frames)) for clip in clips]
-    jittered = jittered_claims(folder, scenes, NUM_CLAIMS // 2, seed=SEED)
-    judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED) + jittered
-    judge = VLMReferee(referee)
+    judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED)
+    judged += jittered_claims(folder, scenes, NUM_CLAIMS // 2, seed=SEED)
+    scores = VLMReferee(referee).score([j.request for j in judged])
     return {
         "policy": _evidence(loaded, scenes, clips) | measure_chains(loaded, clips, scenes, seed=SEED).to_json(),
         "policy, black frames": _evidence(loaded, scenes, black),
-        "referee": measure_referee(judge, judged).to_json(),
-        "referee, jittered boxes": measure_referee(judge, jittered).to_json(),
+        "referee": figures_of(scores, judged).to_json(),
+        "referee, jittered boxes": figures_of(scores, judged, slice(NUM_CLAIMS // 2, None)).to_json(),
     }
 
 

@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass
 from ser_fast.types import Box, Clip
 from trainer.policy import Policy
 from trainer.toy.evaluate import complete
-from trainer.toy.judgements import in_pixels, overlap
+from trainer.toy.judgements import in_pixels, true_iou
 from trainer.toy.tasks import CHAIN_TASKS, Seen, chain
-from trainer.toy.world import SECONDS, SIDE_PX, Scene, Thing
+from trainer.toy.world import SECONDS, Scene, Thing
 
 TIME = r"<t>(\d+(?:\.\d+)?)</t>s"
 INTERVAL = re.compile(rf"From {TIME} to {TIME}")
@@ -43,21 +43,23 @@ class ChainFigures:
 
 def measure_chains(policy: Policy, clips: Sequence[Clip], scenes: Sequence[Scene], *, seed: int) -> ChainFigures:
     """Greedy answers to the four prompts, one thing a clip."""
+    prompts = [policy.prompts.clip(clip) for clip in clips]
+    views = [
+        Seen(scene=scene, times=prompt.frame_times, size=prompt.size) for scene, prompt in zip(scenes, prompts, strict=True)
+    ]
     sums = dict.fromkeys(CHAIN_TASKS, 0.0)
     for task in CHAIN_TASKS:
         rng = random.Random(f"{seed}/{task}")
-        lessons = []
-        for scene, clip in zip(scenes, clips, strict=True):
-            prompt = policy.prompts.clip(clip)
-            seen = Seen(scene=scene, times=prompt.frame_times, size=prompt.size)
-            lessons.append(chain(seen, rng.choice([thing for thing in scene.things if seen.visible(thing)]), task, rng))
-        height, width = policy.spec.fit(SIDE_PX, SIDE_PX, max_pixels=policy.prompts.config.max_frame_pixels)
-        for lesson, text in zip(lessons, complete(policy, clips, [lesson.question for lesson in lessons]), strict=True):
+        lessons = [
+            chain(seen, rng.choice([thing for thing in seen.scene.things if seen.visible(thing)]), task, rng) for seen in views
+        ]
+        completions = complete(policy, clips, [lesson.question for lesson in lessons])
+        for seen, lesson, text in zip(views, lessons, completions, strict=True):
             if task in ("when", "when-at"):
                 sums[task] += _interval_iou(text, lesson.thing)
             else:
                 times = [time_s for time_s, _ in read_places(lesson.completion)] if task == "where-at" else None
-                sums[task] += _place_iou(read_places(text), times, lesson.thing, (height, width))
+                sums[task] += _place_iou(read_places(text), times, lesson.thing, seen.size)
     return ChainFigures(**{task.replace("-", "_"): total / len(scenes) for task, total in sums.items()})
 
 
@@ -84,9 +86,8 @@ def _place_iou(
         given = dict(places)
         places = [(time_s, given.get(time_s, (0.0, 0.0, 0.0, 0.0))) for time_s in times]
     height, width = size
-    ious = []
-    for time_s, (x1, y1, x2, y2) in places:
-        truth = thing.box(time_s)
-        box = (x1 / width, y1 / height, x2 / width, y2 / height)
-        ious.append(0.0 if truth is None else overlap(in_pixels(box), in_pixels(truth)))
+    ious = [
+        true_iou(thing, time_s, in_pixels((x1 / width, y1 / height, x2 / width, y2 / height)))
+        for time_s, (x1, y1, x2, y2) in places
+    ]
     return sum(ious) / len(ious) if ious else 0.0

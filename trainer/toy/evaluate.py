@@ -10,7 +10,7 @@ from typing import Any
 from ser_fast.claims import parse_claims
 from ser_fast.types import Box, ClaimBatch, Clip, ParseReport
 from trainer.policy import Policy
-from trainer.toy.judgements import in_pixels, overlap
+from trainer.toy.judgements import true_iou
 from trainer.toy.tasks import question_about
 from trainer.toy.world import SIDE_PX, Scene, Thing
 
@@ -98,9 +98,9 @@ def measure(policy: Policy, asked: Sequence[Asked], completions: Sequence[str], 
     for r, question in enumerate(asked):
         rows = claims.responses.rows(r)
         times = [float(claims.time_s[c]) for c in rows]
-        truth = [question.thing.box(time_s) for time_s in times]
-        when.append(_mean([float(box is not None) for box in truth]))
-        where.append(_mean([_iou(claims.claim_boxes(c), box) for c, box in zip(rows, truth, strict=True)]))
+        when.append(_mean([float(question.thing.box(time_s) is not None) for time_s in times]))
+        hulls = [_hull(claims.claim_boxes(c)) for c in rows]
+        where.append(_mean([true_iou(question.thing, time_s, hull) for time_s, hull in zip(times, hulls, strict=True)]))
         counts.append(len(rows))
     means = (_mean(what), _mean(when), _mean(where))
     cap = 1 - 1 / (2 * len(asked))
@@ -118,12 +118,8 @@ def measure(policy: Policy, asked: Sequence[Asked], completions: Sequence[str], 
     )
 
 
-def _iou(boxes: Sequence[Box], truth: Box | None) -> float:
-    """Of the hull of a claim's boxes, in pixels of the frame."""
-    if truth is None:
-        return 0.0
-    hull = (min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes))
-    return overlap(hull, in_pixels(truth))
+def _hull(boxes: Sequence[Box]) -> Box:
+    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
 
 
 def _mean(values: Sequence[float]) -> float:

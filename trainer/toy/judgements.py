@@ -36,7 +36,6 @@ def judge(scene: Scene, clip: Clip, frame: int, box: Box, name: str, asked: Thin
     """What is true of a claim; the box is in pixels of the frame."""
     named = next((thing for thing in scene.things if thing.name == name), None)
     time_s = float(clip.times[frame])
-    truth = named.box(time_s) if named is not None else None
     return Judged(
         request=RefereeRequest(
             clip=clip,
@@ -48,7 +47,7 @@ def judge(scene: Scene, clip: Clip, frame: int, box: Box, name: str, asked: Thin
             answer=getattr(asked, attribute),
         ),
         relevance=float(named is asked),
-        localization=overlap(box, in_pixels(truth)) if truth is not None else 0.0,
+        localization=true_iou(named, time_s, box) if named is not None else 0.0,
     )
 
 
@@ -129,6 +128,12 @@ def in_pixels(box: Box) -> Box:
     """Shares of the frame -> pixels."""
     x1, y1, x2, y2 = (v * SIDE_PX for v in box)
     return x1, y1, x2, y2
+
+
+def true_iou(thing: Thing, time_s: float, box: Box) -> float:
+    """IoU of a box, in pixels of the frame, with the true box of a thing at a time; 0 where it is absent."""
+    truth = thing.box(time_s)
+    return 0.0 if truth is None else overlap(box, in_pixels(truth))
 
 
 def overlap(a: Box, b: Box) -> float:

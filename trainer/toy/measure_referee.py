@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from ser_fast.referee import VLMReferee
-from ser_fast.types import Clip
+from ser_fast.types import Clip, RefereeScores
 from trainer.policy import Policy
 from trainer.toy.evaluate import Asked, ask, complete, read_claims
 from trainer.toy.judgements import Judged, in_pixels, jittered, judge
@@ -89,15 +89,20 @@ def _jittered(question: Asked, clip: Clip, wrong: bool, rng: random.Random) -> l
 
 def measure_referee(referee: VLMReferee, judged: Sequence[Judged]) -> RefereeFigures:
     """The figures of a referee on claims."""
-    scores = referee.score([j.request for j in judged])
+    return figures_of(referee.score([j.request for j in judged]), judged)
+
+
+def figures_of(scores: RefereeScores, judged: Sequence[Judged], chosen: slice = slice(None)) -> RefereeFigures:
+    """The figures of scores of claims, or of some of them."""
+    judged, localization, relevance = judged[chosen], scores.localization[chosen], scores.relevance[chosen]
     iou = torch.tensor([j.localization for j in judged])
     relevant = torch.tensor([j.relevance for j in judged]) > 0.5
     return RefereeFigures(
         num=len(judged),
-        auc=area_under_curve(scores.localization, iou >= GOOD_IOU),
-        relevance_accuracy=float(((scores.relevance > 0.5) == relevant).float().mean()),
-        rank_correlation=spearman(scores.localization, iou),
-        level_mass=float(scores.level_mass.min()),
+        auc=area_under_curve(localization, iou >= GOOD_IOU),
+        relevance_accuracy=float(((relevance > 0.5) == relevant).float().mean()),
+        rank_correlation=spearman(localization, iou),
+        level_mass=float(scores.level_mass[chosen].min()),
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,15 +110,8 @@ def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     start = new_policy(work / "policy-start", seed=SEED)
     policy = Policy.load(start, prompt=PROMPT)
     policy.model.model.visual.load_state_dict(make_sight(work, scenes, on_step=on_step))
-    for i, stage in enumerate(POLICY_STAGES):
-        lessons = Lessons(policy, work / "train", scenes, seed=SEED + i, **stage.lessons)
-        fit(
-            policy.model,
-            lessons.loss_at,
-            run=work / f"policy-{stage.name}",
-            config=stage.steps,
-            on_step=_told(on_step, f"policy {stage.name}", stage.steps),
-        )
+    teach = functools.partial(Lessons, policy, work / "train", scenes)
+    _school("policy", policy.model, POLICY_STAGES, teach, work=work, on_step=on_step)
     return write_folder(work / "policy", policy.model.to(torch.bfloat16), like=start)
 
 
@@ -129,16 +123,21 @@ def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     start = new_referee(work / "referee-start", seed=SEED + 1)
     referee = VLMReferee(start)
     referee.model.load_state_dict(_final_weights(work / f"policy-{SEEING.name}", SEEING.steps.num_steps))
-    for i, stage in enumerate(REFEREE_STAGES):
-        judgements = Judgements(referee, work / "train", scenes, seed=SEED + i, **stage.lessons)
-        fit(
-            referee.model,
-            judgements.loss_at,
-            run=work / f"referee-{stage.name}",
-            config=stage.steps,
-            on_step=_told(on_step, f"referee {stage.name}", stage.steps),
-        )
+    teach = functools.partial(Judgements, referee, work / "train", scenes)
+    _school("referee", referee.model, REFEREE_STAGES, teach, work=work, on_step=on_step)
     return write_folder(work / "referee", referee.model.to(torch.bfloat16), like=start)
+
+
+def _school(name: str, model: Any, stages: Sequence[Stage], teach: Callable[..., Any], *, work: Path, on_step: OnStep) -> None:
+    """Takes a model through stages, a run each; `teach` makes the batches of a stage from its seed and its lessons."""
+    for i, stage in enumerate(stages):
+        fit(
+            model,
+            teach(seed=SEED + i, **stage.lessons).loss_at,
+            run=work / f"{name}-{stage.name}",
+            config=stage.steps,
+            on_step=_told(on_step, f"{name} {stage.name}", stage.steps),
+        )
 
 
 def _final_weights(run: Path, num_steps: int) -> dict[str, Any]:
