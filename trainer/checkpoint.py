@@ -25,8 +25,8 @@ def save(run: Path, step: int, **states: Any) -> None:
 
 
 def latest(run: Path) -> tuple[int, dict[str, Any]] | None:
-    """(step, states) of the last checkpoint; None where there is none."""
-    found = _all(run)
+    """(step, states) of the last checkpoint; None where there is none. Folders that hold no state are none."""
+    found = [folder for folder in _all(run) if (folder / "state.pt").exists()]
     if not found:
         return None
     states = torch.load(found[-1] / "state.pt", weights_only=True)

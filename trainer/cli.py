@@ -27,8 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             _sft(config)
     except InputError as error:
-        print(f"ser-train: {error}", file=sys.stderr)
-        return 2
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"{error.filename or 'output'}: {error.strerror or error}")
     return 0
 
 
@@ -89,6 +90,11 @@ def _toy_prompt(policy: Policy) -> str:
         (question,) = ask(write_split(folder, split="held-out", seed=0, num_clips=1))
         clip = policy.prompts.clip(seen_clip(Path(folder), question.scene))
     return policy.show(clip, policy.prompts.question(question.question))
+
+
+def _fail(text: str) -> int:
+    print(f"ser-train: {text}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -143,6 +143,7 @@ def test_the_command_shows_the_prompt(folder: Path, tiny_folder: Path, capsys: p
     [
         ({"model": "nowhere"}, "ser-train: nowhere: no such folder\n"),
         ({"data": "missing.jsonl"}, "ser-train: missing.jsonl: "),
+        ({"run": "/dev/null/run"}, "ser-train: /dev/null/run: Not a directory\n"),
     ],
 )
 def test_bad_input_ends_with_one_line(

@@ -19,7 +19,7 @@ from trainer import checkpoint
 from trainer.batch import Branch, ClipTree, make_batch
 from trainer.order import Order
 from trainer.policy import Policy
-from trainer.supervised import SupervisedConfig, fit, learning_rate
+from trainer.supervised import SupervisedConfig, fit, learning_rate_share
 
 QUESTIONS = ("What color is the ring?", "What shape is the red thing?", "\u72ac?")
 COMPLETIONS = (
@@ -111,6 +111,18 @@ def test_a_small_policy_learns_what_it_is_shown(policy: Policy, tmp_path: Path) 
     assert losses[-1] < losses[0] / 4
 
 
+def test_muon_moves_the_matrices_of_blocks_and_nothing_else(policy: Policy, tmp_path: Path) -> None:
+    batch = make_batch(_trees(policy, 2), policy.prompts)
+    before = {name: weights.detach().clone() for name, weights in policy.model.named_parameters()}
+    config = SupervisedConfig(num_steps=1, learning_rate=0.0, muon_learning_rate=1e-3, num_warmup_steps=1)
+    fit(policy.model, lambda _: -policy.logprobs(batch).mean(), run=tmp_path, config=config)
+    moved = {name for name, weights in policy.model.named_parameters() if not torch.equal(weights, before[name])}
+    assert all(before[name].ndim == 2 for name in moved)
+    assert any("self_attn.q_proj.weight" in name for name in moved)
+    assert any("visual" in name for name in moved)
+    assert not any(word in name for name in moved for word in ("embed", "lm_head", "norm", "bias"))
+
+
 SCRIPT = """
 import random, sys, time
 from pathlib import Path
@@ -128,7 +140,7 @@ def on_step(step, loss):
     print(step, flush=True)
     time.sleep(0.02)
 
-config = SupervisedConfig(num_steps=30, learning_rate=1e-2, save_every=4)
+config = SupervisedConfig(num_steps=30, learning_rate=1e-2, muon_learning_rate=1e-2, save_every=4)
 fit(model, loss_at, run=Path(sys.argv[1]), config=config, on_step=on_step)
 """
 
@@ -165,12 +177,16 @@ def test_a_checkpoint_is_whole_or_not_there(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, 8, model={"w": torch.zeros(2)})
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint-000008"]
     assert checkpoint.latest(tmp_path / "elsewhere") is None
+    (tmp_path / "checkpoint-000009").mkdir()
+    found = checkpoint.latest(tmp_path)
+    assert found is not None
+    assert found[0] == 8, "an empty folder is no checkpoint"
 
 
 def test_learning_rate_by_hand() -> None:
-    config = SupervisedConfig(num_steps=30, learning_rate=1.0, num_warmup_steps=10, final_share=0.2)
-    assert [learning_rate(step, config) for step in (0, 4, 9)] == pytest.approx([0.1, 0.5, 1.0])
-    assert [learning_rate(step, config) for step in (10, 20, 30)] == pytest.approx([1.0, 0.6, 0.2])
+    config = SupervisedConfig(num_steps=30, learning_rate=1e-3, num_warmup_steps=10, final_share=0.2)
+    assert [learning_rate_share(step, config) for step in (0, 4, 9)] == pytest.approx([0.1, 0.5, 1.0])
+    assert [learning_rate_share(step, config) for step in (10, 20, 30)] == pytest.approx([1.0, 0.6, 0.2])
 
 
 def test_order_sees_each_row_once_an_epoch() -> None:

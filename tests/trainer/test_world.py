@@ -100,6 +100,15 @@ def test_question_lines_are_those_of_all_commands(folder: Path) -> None:
             assert row.interval[0] <= box["time_s"] < row.interval[1]
 
 
+def test_files_are_the_same_from_a_seed(tmp_path: Path) -> None:
+    """To the byte, in every container."""
+    for name in ("a", "b"):
+        write_split(tmp_path / name, split="train", seed=3, num_clips=12)
+    files = sorted(path.name for path in (tmp_path / "a").iterdir())
+    assert {Path(name).suffix for name in files} == {".mp4", ".mkv", ".webm", ".jsonl"}
+    assert [name for name in files if (tmp_path / "a" / name).read_bytes() != (tmp_path / "b" / name).read_bytes()] == []
+
+
 def test_an_interrupted_split_goes_on(tmp_path: Path) -> None:
     write_split(tmp_path, split="train", seed=1, num_clips=3)
     files = sorted(tmp_path.glob("train-*"))
@@ -108,6 +117,19 @@ def test_an_interrupted_split_goes_on(tmp_path: Path) -> None:
     (tmp_path / f".part-{files[1].name}").write_bytes(b"half")
     write_split(tmp_path, split="train", seed=1, num_clips=3)
     assert [path.read_bytes() for path in files] == contents
+
+
+def test_videos_of_other_scenes_are_not_kept(tmp_path: Path) -> None:
+    """As after a change of the world: a file of the right name does not show what `scenes.jsonl` says."""
+    write_split(tmp_path, split="train", seed=1, num_clips=3)
+    files = sorted(tmp_path.glob("train-*"))
+    contents = [path.read_bytes() for path in files]
+    truth = (tmp_path / "scenes.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "scenes.jsonl").write_text(truth[0].replace("[", "[0, ") + truth[2])
+    for path in files:
+        path.write_bytes(b"old")
+    write_split(tmp_path, split="train", seed=1, num_clips=3)
+    assert [path.read_bytes() for path in files] == [contents[0], contents[1], b"old"]
 
 
 SEEN = Seen(scene=make_scene("train", 0, 3), times=(0.0, 1.0, 2.0, 2.96, 4.0, 5.0), size=(84, 84))

@@ -29,7 +29,7 @@ from trainer.toy.evaluate import ask, complete, measure
 from trainer.toy.lessons import seen_clip
 from trainer.toy.measure_referee import figures_of, jittered_claims, policy_claims
 from trainer.toy.models import POLICY, PROMPT, REFEREE
-from trainer.toy.recipe import SEED, make_policy, make_referee, write_data
+from trainer.toy.recipe import SEED, can_make_referee, make_policy, make_referee, write_data
 from trainer.toy.world import Scene
 
 NUM_CLAIMS = 2000
@@ -52,11 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     tables = {}
     if args.only is None:
-        command = [sys.executable, "-m", "trainer.toy.build", "--work", args.work, "--only"]
-        policy, referee = (subprocess.Popen([*command, model]) for model in ("policy", "referee"))
-        if policy.wait() != 0:
-            referee.kill()  # it waits for the policy
-        if policy.returncode != 0 or referee.wait() != 0:
+        if not _train(args.work):
             return 1
         _tell(f"trained: {time.perf_counter() - begin:.0f} s")
         tables["rebuilt"] = figures(args.work / "policy", args.work / "referee", args.work / "held-out", held_out)
@@ -64,6 +60,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     show(tables)
     _tell(f"all: {time.perf_counter() - begin:.0f} s")
     return 0
+
+
+def _train(work: Path) -> bool:
+    """Makes the policy, and the referee beside it as soon as that can begin; False if either fails."""
+    command = [sys.executable, "-m", "trainer.toy.build", "--work", str(work), "--only"]
+    processes = [subprocess.Popen([*command, "policy"])]
+    try:
+        while not can_make_referee(work) and processes[0].poll() is None:
+            time.sleep(1.0)
+        processes.append(subprocess.Popen([*command, "referee"]))
+        while None in (codes := [process.poll() for process in processes]) and not any(codes):
+            time.sleep(1.0)
+        return codes == [0, 0]
+    finally:
+        for process in processes:
+            process.kill()
 
 
 def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) -> dict[str, dict[str, Any]]:

@@ -17,21 +17,26 @@ from trainer.toy.tasks import question_about
 from trainer.toy.world import SECONDS, Scene, Thing, draw, make_scene
 
 OPTIONS = {
-    "libx264": {"preset": "veryfast", "crf": "20", "threads": "1"},
+    "libx264": {"preset": "veryfast", "crf": "20", "threads": "1", "mbtree": "0"},  # with mbtree, runs differ now and then
     "libvpx-vp9": {"deadline": "realtime", "cpu-used": "8", "crf": "24", "b": "0", "threads": "1"},
 }
 
 
 def write_split(folder: str | os.PathLike[str], *, split: str, seed: int, num_clips: int) -> list[Scene]:
     """Writes `num_clips` videos, `questions.jsonl` (the schema of all commands) and `scenes.jsonl` (box of each thing in every
-    frame) into a folder. Files that are there already are kept: an interrupted run goes on."""
+    frame) into a folder. Videos that are there already, of the same scenes, are kept: an interrupted run goes on."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     scenes = [make_scene(split, seed, i) for i in range(num_clips)]
+    truth = folder / "scenes.jsonl"
+    known = set(truth.read_text(encoding="utf-8").splitlines(keepends=True)) if truth.exists() else set()
+    for scene in scenes:
+        if _line(scene.to_json()) not in known:
+            (folder / scene.file).unlink(missing_ok=True)
+    write_text(truth, "".join(_line(scene.to_json()) for scene in scenes))
+    write_text(folder / "questions.jsonl", "".join(_line(row) for scene in scenes for row in questions(scene)))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda scene: _write_video(folder / scene.file, scene), scenes))
-    write_text(folder / "questions.jsonl", _lines(q for scene in scenes for q in questions(scene)))
-    write_text(folder / "scenes.jsonl", _lines(scene.to_json() for scene in scenes))
     return scenes
 
 
@@ -58,8 +63,8 @@ def _boxes(thing: Thing) -> Iterator[dict[str, Any]]:
             yield {"time_s": float(second), "box": [round(v, 4) for v in box], "name": thing.name}
 
 
-def _lines(rows: Iterator[dict[str, Any]]) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+def _line(row: dict[str, Any]) -> str:
+    return json.dumps(row) + "\n"
 
 
 def _write_video(path: Path, scene: Scene) -> None:
@@ -75,7 +80,7 @@ def _encode(path: Path, frames: np.ndarray, scene: Scene) -> None:
 
     rate = Fraction(*scene.rate)
     first = round(scene.offset_s * rate)
-    with av.open(os.fspath(path), "w") as container:
+    with av.open(os.fspath(path), "w", options={"fflags": "+bitexact"}) as container:
         stream: Any = container.add_stream(scene.codec, rate=rate, options=OPTIONS[scene.codec])
         stream.height, stream.width, stream.pix_fmt = *frames.shape[1:3], "yuv420p"
         for i, image in enumerate(frames):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import torch
 
+from ser_fast.errors import InputError
 from ser_fast.referee import VLMReferee
 from trainer import checkpoint
 from trainer.policy import Policy, write_folder
@@ -115,14 +115,25 @@ def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     return write_folder(work / "policy", policy.model.to(torch.bfloat16), like=start)
 
 
+def can_make_referee(work: Path) -> bool:
+    """Whether the policy knows what the referee begins with."""
+    return (work / f"policy-{SEEING.name}" / checkpoint.NAME.format(SEEING.steps.num_steps)).exists()
+
+
 def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     """Trains a referee, resuming from its last checkpoint. Returns its folder.
 
-    It begins with what the policy has learnt by then, and waits for it: colours, places and words are the same to both.
+    It begins with what the policy knows after SEEING: colours, places and words are the same to both.
+
+    Raises:
+        InputError: the policy is not there yet.
     """
+    found = checkpoint.latest(work / f"policy-{SEEING.name}")
+    if found is None or found[0] < SEEING.steps.num_steps:
+        raise InputError(f"{work}: the referee goes on from a stage of the policy, {SEEING.name}, which is not there yet")
     start = new_referee(work / "referee-start", seed=SEED + 1)
     referee = VLMReferee(start)
-    referee.model.load_state_dict(_final_weights(work / f"policy-{SEEING.name}", SEEING.steps.num_steps))
+    referee.model.load_state_dict(found[1]["model"])
     teach = functools.partial(Judgements, referee, work / "train", scenes)
     _school("referee", referee.model, REFEREE_STAGES, teach, work=work, on_step=on_step)
     return write_folder(work / "referee", referee.model.to(torch.bfloat16), like=start)
@@ -138,15 +149,6 @@ def _school(name: str, model: Any, stages: Sequence[Stage], teach: Callable[...,
             config=stage.steps,
             on_step=_told(on_step, f"{name} {stage.name}", stage.steps),
         )
-
-
-def _final_weights(run: Path, num_steps: int) -> dict[str, Any]:
-    """Those at the end of a run that may still be under way in another process."""
-    while not (run / checkpoint.NAME.format(num_steps)).exists():
-        time.sleep(1.0)
-    found = checkpoint.latest(run)
-    assert found is not None
-    return found[1]["model"]
 
 
 def _told(on_step: OnStep, name: str, config: SupervisedConfig) -> Callable[[int, float], None]:

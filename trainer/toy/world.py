@@ -19,12 +19,17 @@ COLORS = {
     "white": (240, 240, 240),
 }
 SHAPES = ("circle", "square", "triangle", "cross", "ring")
-SIDES = {"small": (0.22, 0.30), "large": (0.34, 0.44)}
+SIDES = {"small": (0.24, 0.32), "large": (0.36, 0.46)}
 """Sides of the bounding box, as shares of the frame."""
+MAX_MOVE = 0.35
+"""From where a thing appears to where it vanishes, along either side of the frame and as a share of it."""
 
 SIDE_PX = 168
 """Height and width of a frame."""
 SECONDS = 6
+EDGE_S = 1.6
+"""Things are in view at the begin or the end of a clip as if they could appear so long before or vanish so long after it: else
+the middle of a clip would be right for most of them."""
 NUM_THINGS = 3
 SPLITS = ("train", "validation", "held-out")
 RATES = ((10, 1), (8, 1), (15, 1), (25, 2), (15000, 1001))
@@ -143,23 +148,21 @@ def _things(rng: random.Random) -> tuple[Thing, ...]:
 
 def _thing(rng: random.Random, color: str, shape: str) -> Thing:
     size = rng.choice(list(SIDES))
-    side = rng.uniform(*SIDES[size])
-    length = rng.uniform(2.2, 4.2)
-    appears = rng.uniform(0.0, SECONDS - length) if rng.random() < 0.8 else rng.choice([0.0, SECONDS - length])
+    side = round(rng.uniform(*SIDES[size]), 4)
+    length = rng.uniform(2.1, 3.0)
+    appears = min(max(rng.uniform(-EDGE_S, SECONDS - length + EDGE_S), 0.0), SECONDS - length)
     low, high = side / 2, 1 - side / 2
-
-    def point() -> tuple[float, float]:
-        return rng.uniform(low, high), rng.uniform(low, high)
-
+    begin = rng.uniform(low, high), rng.uniform(low, high)
+    end = (min(max(at + rng.uniform(-MAX_MOVE, MAX_MOVE), low), high) for at in begin)
     return Thing(
         color=color,
         shape=shape,
         size=size,
-        side=round(side, 4),
+        side=side,
         appears=round(appears, 2),
         vanishes=round(appears + length, 2),
-        begin=tuple(round(v, 4) for v in point()),  # type: ignore[arg-type]
-        end=tuple(round(v, 4) for v in point()),  # type: ignore[arg-type]
+        begin=tuple(round(v, 5) for v in begin),  # type: ignore[arg-type]
+        end=tuple(round(v, 5) for v in end),  # type: ignore[arg-type]
     )
 
 
