@@ -13,8 +13,9 @@ import torch
 from ser_fast.types import Clip, RefereeRequest, RefereeScores
 from tests.support.toy import make_toy_scene, make_toy_thing
 from trainer.policy import Policy
+from trainer.toy.boxes import in_pixels, jittered, overlap
 from trainer.toy.evaluate import Asked, ask, measure
-from trainer.toy.judgements import Judged, claims_on, in_pixels, jittered, judge, overlap, soft_levels
+from trainer.toy.judgements import Judged, claims_on, judge, soft_levels
 from trainer.toy.measure_referee import area_under_curve, measure_referee, spearman
 from trainer.toy.world import SECONDS, SIDE_PX, Scene, draw, make_scene
 

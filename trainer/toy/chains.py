@@ -13,8 +13,8 @@ from dataclasses import asdict, dataclass
 
 from ser_fast.types import Box, Clip
 from trainer.policy import Policy
+from trainer.toy.boxes import in_pixels, true_iou
 from trainer.toy.evaluate import complete
-from trainer.toy.judgements import in_pixels, true_iou
 from trainer.toy.tasks import CHAIN_TASKS, Seen, chain
 from trainer.toy.world import SECONDS, Scene, Thing
 

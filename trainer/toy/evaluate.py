@@ -10,7 +10,7 @@ from typing import Any
 from ser_fast.claims import parse_claims
 from ser_fast.types import Box, ClaimBatch, Clip, ParseReport
 from trainer.policy import Policy
-from trainer.toy.judgements import true_iou
+from trainer.toy.boxes import true_iou
 from trainer.toy.tasks import question_about
 from trainer.toy.world import SIDE_PX, Scene, Thing
 

@@ -14,8 +14,9 @@ import torch
 from ser_fast.referee import VLMReferee
 from ser_fast.types import Clip, RefereeScores
 from trainer.policy import Policy
+from trainer.toy.boxes import in_pixels, jittered
 from trainer.toy.evaluate import Asked, ask, complete, read_claims
-from trainer.toy.judgements import Judged, in_pixels, jittered, judge
+from trainer.toy.judgements import Judged, judge
 from trainer.toy.lessons import seen_clip
 from trainer.toy.world import Scene
 

@@ -21,7 +21,7 @@ from ser_fast.referee import RefereeConfig
 from ser_fast.referee.prompt import crop_box
 from ser_fast.referee.views import View, view_pixels
 from ser_fast.types import Box, Clip
-from trainer.toy.judgements import in_pixels, jittered
+from trainer.toy.boxes import in_pixels, jittered
 from trainer.toy.lessons import seen_clip
 from trainer.toy.world import COLORS, SHAPES, SIDE_PX, Scene, Thing
 
