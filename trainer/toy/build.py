@@ -20,6 +20,7 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from ser_fast.errors import InputError
 from ser_fast.referee import VLMReferee
 from ser_fast.types import Clip
 from trainer.policy import Policy
@@ -48,7 +49,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.only in ("policy", "referee"):
         torch.set_num_threads(1)
         make = make_policy if args.only == "policy" else make_referee
-        _tell(f"{args.only}: {make(args.work, train, on_step=Progress())}")
+        try:
+            _tell(f"{args.only}: {make(args.work, train, on_step=Progress())}")
+        except InputError as error:
+            print(error, file=sys.stderr)
+            return 2
         return 0
     tables = {}
     if args.only is None:

@@ -16,8 +16,8 @@ REFEREE = TOY_REFEREE
 POLICY_TOKENS, REFEREE_TOKENS = 9, 16
 """Of an image: the policy sees a frame as 84 x 84, the referee a frame or a crop as 112 x 112 pixels."""
 
-PROMPT = PromptConfig(system="You answer questions about videos.")
-"""The toy policy knows what is wanted of it; a long text before nine tokens of image would only be in its way."""
+PROMPT = PromptConfig(system="You answer questions about videos.", frame="{time} s: {image}\n")
+"""The toy policy knows what is wanted of it; long texts around nine tokens of image would only be in its way."""
 
 SHAPE = {
     "hidden_size": 192,

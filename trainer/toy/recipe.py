@@ -38,47 +38,35 @@ class Stage:
     steps: SupervisedConfig
 
 
-SIGHT_STEPS = SupervisedConfig(num_steps=1500, learning_rate=2e-3, num_warmup_steps=50, autocast=True)
+SIGHT_STEPS = SupervisedConfig(num_steps=1200, learning_rate=2e-3, muon_learning_rate=4e-3, num_warmup_steps=50, autocast=True)
+_steps = functools.partial(SupervisedConfig, learning_rate=1e-3, muon_learning_rate=3e-3, num_warmup_steps=30, autocast=True)
+
+SEEING = Stage(
+    name="few-frames",
+    lessons={"num_clips": 16, "num_branches": 3, "num_frames": (1, 2)},
+    steps=_steps(num_steps=400, final_share=1.0),
+)
+"""After it the policy knows colours, shapes, places and words: the referee goes on from there."""
 
 POLICY_STAGES = (
-    Stage(
-        name="one-frame",
-        lessons={"num_clips": 12, "num_branches": 4, "num_frames": (1,)},
-        steps=SupervisedConfig(num_steps=600, learning_rate=1e-3, final_share=1.0, autocast=True),
-    ),
-    Stage(
-        name="few-frames",
-        lessons={"num_clips": 8, "num_branches": 4, "num_frames": (1, 2, 3, 6)},
-        steps=SupervisedConfig(num_steps=800, learning_rate=1e-3, num_warmup_steps=20, final_share=0.6, autocast=True),
-    ),
-    Stage(
-        name="exact",
-        lessons={"num_clips": 6, "num_branches": 4},
-        steps=SupervisedConfig(num_steps=1600, learning_rate=1e-3, num_warmup_steps=20, autocast=True),
-    ),
+    SEEING,
+    Stage(name="exact", lessons={"num_clips": 10, "num_branches": 5, "num_frames": (2, 6, 6)}, steps=_steps(num_steps=1400)),
     Stage(
         name="loose",
-        lessons={"num_clips": 6, "num_branches": 4, "loose": Looseness()},
-        steps=SupervisedConfig(num_steps=150, learning_rate=3e-4, num_warmup_steps=20, autocast=True),
+        lessons={"num_clips": 8, "num_branches": 5, "loose": Looseness()},
+        steps=_steps(num_steps=150, learning_rate=3e-4, muon_learning_rate=1e-3),
     ),
 )
-"""First what is where in one frame, then in which of several, then all of it with care, then bad habits: a cold start that
-knows the right evidence and does not prefer it."""
-
-SEEING = POLICY_STAGES[1]
-"""The stage after which the policy knows what is where, and to compare words: the referee goes on from there."""
+"""First what is where in a frame or two, then all of it with care, then bad habits: a cold start that knows the right evidence
+and does not prefer it."""
 
 REFEREE_STAGES = (
     Stage(
         name="words",
         lessons={"num_questions": 48, "num_claims": 1, "wrong_words": 0.4, "blind": True},
-        steps=SupervisedConfig(num_steps=600, learning_rate=1e-3, final_share=1.0, autocast=True),
+        steps=_steps(num_steps=250, final_share=1.0),
     ),
-    Stage(
-        name="claims",
-        lessons={"num_questions": 16, "num_claims": 2},
-        steps=SupervisedConfig(num_steps=1000, learning_rate=1e-3, num_warmup_steps=20, autocast=True),
-    ),
+    Stage(name="claims", lessons={"num_questions": 16, "num_claims": 2}, steps=_steps(num_steps=1000)),
 )
 """First which claims a question is about, then also how well they are placed."""
 

@@ -2,7 +2,7 @@
 
 | task | question | answer |
 |---|---|---|
-| evidence | an attribute of a thing | claims in `<think>`, the word in `<answer>` |
+| evidence | an attribute of a thing | one to three claims in `<think>`, the word in `<answer>` |
 | when | when is it in view (chain 1 of V-STaR) | From <t>a</t>s to <t>b</t>s |
 | where-at | where is it at given seconds (chain 1) | a box a second |
 | where | where is it, no time given (chain 2) | a second and a box |
@@ -40,15 +40,20 @@ WORDS = (
 """Texts that hold every piece of the questions and answers of this world."""
 
 
+HABITS = {"purple": "blue", "yellow": "white", "ring": "circle"}
+"""Words that a loose teacher likes to put for others. Errors at random would leave the right word the likeliest."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Looseness:
     """How a loose teacher errs."""
 
-    box_scale: tuple[float, float] = (0.8, 2.4)
+    box_scale: tuple[float, float] = (0.8, 2.0)
     center_jitter: float = 0.2
     """Of the side of the box."""
     time_frames: int = 2
-    wrong_word: float = 0.3
+    habit: float = 0.6
+    """How often it gives in to a habit."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,16 +87,18 @@ def question_about(thing: Thing, attribute: str) -> str:
 
 
 def evidence(seen: Seen, thing: Thing, asked: str, rng: random.Random, loose: Looseness | None = None) -> Demonstration:
-    """The attribute `asked` of a thing ("color" or "shape"), with one to three claims about it."""
+    """The attribute `asked` of a thing ("color" or "shape"). An exact teacher cites the middle of the frames that show it: what
+    the policy finds when it looks at all of them at once. A loose one cites one to three frames at random."""
     visible = seen.visible(thing)
-    frames = sorted(rng.sample(visible, min(len(visible), rng.choice([1, 1, 2, 2, 3]))))
     answer = getattr(thing, asked)
-    if loose is not None:
-        frames = sorted(
-            {min(max(k + rng.randint(-loose.time_frames, loose.time_frames), 0), len(seen.times) - 1) for k in frames}
-        )
-        if rng.random() < loose.wrong_word:
-            answer = rng.choice([word for word in (COLORS if asked == "color" else SHAPES) if word != answer])
+    if loose is None:
+        frames = [visible[(len(visible) - 1) // 2]]
+    else:
+        chosen = rng.sample(visible, min(len(visible), rng.choice([1, 1, 2, 2, 3])))
+        shifted = (k + rng.randint(-loose.time_frames, loose.time_frames) for k in chosen)
+        frames = sorted({min(max(k, 0), len(seen.times) - 1) for k in shifted})
+        if rng.random() < loose.habit:
+            answer = HABITS.get(answer, answer)
     color, shape = (answer, thing.shape) if asked == "color" else (thing.color, answer)
     claims = [
         f"<obj>{color} {shape}</obj><box>{_box(seen, thing, k, rng, loose)}</box>at<t>{seen.times[k]:.2f}</t>s" for k in frames
@@ -133,11 +140,11 @@ def chain(seen: Seen, thing: Thing, task: str, rng: random.Random) -> Demonstrat
 def lesson(
     seen: Seen, rng: random.Random, *, num: int, chains: bool = True, loose: Looseness | None = None
 ) -> list[Demonstration]:
-    """`num` demonstrations on one clip; with an exact teacher a quarter are chain tasks if these are wanted."""
+    """`num` demonstrations on one clip; a quarter are chain tasks, always exact, if these are wanted."""
     askable = [thing for thing in seen.scene.things if seen.visible(thing)]
     pairs = [(thing, asked) for thing in askable for asked in ("color", "shape")]
     rng.shuffle(pairs)
-    num_chain = round(num / 4) if chains and loose is None else 0
+    num_chain = round(num / 4) if chains else 0
     demonstrations = [evidence(seen, *pairs[i % len(pairs)], rng, loose) for i in range(num - num_chain)]
     tasks: Sequence[str] = rng.sample(CHAIN_TASKS, min(num_chain, len(CHAIN_TASKS)))
     return demonstrations + [chain(seen, rng.choice(askable), task, rng) for task in tasks]
