@@ -50,11 +50,11 @@ SEEING = Stage(
 
 POLICY_STAGES = (
     SEEING,
-    Stage(name="exact", lessons={"num_clips": 10, "num_branches": 5, "num_frames": (2, 6, 6)}, steps=_steps(num_steps=1400)),
+    Stage(name="exact", lessons={"num_clips": 10, "num_branches": 5, "num_frames": (2, 6, 6)}, steps=_steps(num_steps=1500)),
     Stage(
         name="loose",
         lessons={"num_clips": 8, "num_branches": 5, "loose": Looseness()},
-        steps=_steps(num_steps=150, learning_rate=3e-4, muon_learning_rate=1e-3),
+        steps=_steps(num_steps=300, learning_rate=3e-4, muon_learning_rate=1e-3, final_share=0.05),
     ),
 )
 """First what is where in a frame or two, then all of it with care, then bad habits: a cold start that knows the right evidence

@@ -87,12 +87,14 @@ def question_about(thing: Thing, attribute: str) -> str:
 
 
 def evidence(seen: Seen, thing: Thing, asked: str, rng: random.Random, loose: Looseness | None = None) -> Demonstration:
-    """The attribute `asked` of a thing ("color" or "shape"). An exact teacher cites the middle of the frames that show it: what
-    the policy finds when it looks at all of them at once. A loose one cites one to three frames at random."""
+    """The attribute `asked` of a thing ("color" or "shape"). An exact teacher cites the middle of the frames that show it,
+    which is what the policy finds when it looks at all of them at once, and now and then those around it. A loose one cites one
+    to three frames at random."""
     visible = seen.visible(thing)
     answer = getattr(thing, asked)
     if loose is None:
-        frames = [visible[(len(visible) - 1) // 2]]
+        middle = visible[(len(visible) - 1) // 2]
+        frames = sorted(sorted(visible, key=lambda k: abs(k - middle))[: rng.choice([1, 1, 1, 2, 3])])
     else:
         chosen = rng.sample(visible, min(len(visible), rng.choice([1, 1, 2, 2, 3])))
         shifted = (k + rng.randint(-loose.time_frames, loose.time_frames) for k in chosen)
