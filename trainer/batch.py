@@ -14,17 +14,17 @@ from trainer.prompt import ClipPrompt, PolicyPrompts
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Branch:
-    """What follows a clip in one example."""
+    """A question on a clip, with completions that share it."""
 
     question: tuple[int, ...]
     """Given tokens; at least one."""
-    completion: tuple[int, ...]
-    """Predicted tokens, end token included."""
+    completions: tuple[tuple[int, ...], ...]
+    """Predicted tokens of each, end token included."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClipTree:
-    """All examples on one clip: they share its tokens."""
+    """All questions on one clip: they share its tokens."""
 
     clip: ClipPrompt
     branches: tuple[Branch, ...]
@@ -43,33 +43,40 @@ class Batch:
     targets: torch.Tensor
     """int64[N]."""
     owners: torch.Tensor
-    """int64[N]: which example each target belongs to, counted over the branches of all trees."""
+    """int64[N]: which completion each target belongs to, counted through all trees."""
+    num_completions: int
 
 
 def make_batch(trees: Sequence[ClipTree], prompts: PolicyPrompts, *, device: torch.device | str = "cpu") -> Batch:
-    """One row a tree: the clip once, then each question with its completion as a branch of it."""
-    segments = [
-        [tree.clip.segment, *(Segment(ids=branch.question + branch.completion, parent=0) for branch in tree.branches)]
-        for tree in trees
-    ]
+    """One row a tree: the clip once, each question once behind it, and each completion as a branch of its question."""
+    segments: list[list[Segment]] = []
+    examples: list[tuple[int, int, int]] = []
+    """Row, and the segments of question and completion."""
+    for row, tree in enumerate(trees):
+        segments.append([tree.clip.segment])
+        for branch in tree.branches:
+            question = len(segments[row])
+            segments[row].append(Segment(ids=branch.question, parent=0))
+            for completion in branch.completions:
+                examples.append((row, question, len(segments[row])))
+                segments[row].append(Segment(ids=completion, parent=question))
     packed = pack_rows(segments, image_token_id=prompts.tokens.image, merge_size=prompts.spec.merge_size, device=device)
     rows: list[int] = []
     columns: list[int] = []
     targets: list[int] = []
     owners: list[int] = []
-    examples = [(b, s, branch) for b, tree in enumerate(trees) for s, branch in enumerate(tree.branches, start=1)]
-    for owner, (b, s, branch) in enumerate(examples):
-        num = len(branch.completion)
-        _, end = packed.spans[b][s]
-        rows += [b] * num
-        columns += range(end - num - 1, end - 1)
-        targets += branch.completion
-        owners += [owner] * num
+    for owner, (row, question, s) in enumerate(examples):
+        ids, spans = segments[row][s].ids, packed.spans[row]
+        rows += [row] * len(ids)
+        columns += [spans[question][1] - 1, *range(spans[s][0], spans[s][1] - 1)]
+        targets += ids
+        owners += [owner] * len(ids)
     return Batch(
         packed=packed,
         views=tuple(view for tree in trees for view in tree.clip.views),
-        rows=torch.tensor(rows),
-        columns=torch.tensor(columns),
-        targets=torch.tensor(targets),
-        owners=torch.tensor(owners),
+        rows=torch.tensor(rows, device=device),
+        columns=torch.tensor(columns, device=device),
+        targets=torch.tensor(targets, device=device),
+        owners=torch.tensor(owners, device=device),
+        num_completions=len(examples),
     )

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,18 +19,8 @@ from ser_fast.referee.attention import tree_arguments
 from ser_fast.referee.loading import LoadedVLM, load_vlm, prompt_tokens, quiet_transformers
 from ser_fast.referee.views import view_pixels
 from trainer.batch import Batch, ClipTree, make_batch
+from trainer.decode import Completion, Decoder, Prompt
 from trainer.prompt import ClipPrompt, PolicyPrompts, PromptConfig, system_text
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Completion:
-    """What a policy wrote."""
-
-    ids: tuple[int, ...]
-    """Without the end token."""
-    text: str
-    truncated: bool
-    """It hit the length limit."""
 
 
 class Policy:
@@ -50,6 +39,7 @@ class Policy:
             convention=loaded.convention,
             config=config,
         )
+        self._decoder = Decoder(self.model, self.tokenizer, self.prompts)
 
     @classmethod
     def load(
@@ -62,6 +52,10 @@ class Policy:
     ) -> Policy:
         """Loads a folder in the published layout. Errors as `load_vlm`."""
         return cls(load_vlm(folder, device=torch.device(device), dtype=dtype), prompt=prompt)
+
+    def silent_tokens(self) -> list[int]:
+        """Ids that are never written: marks of chats and images, and those beyond the tokenizer."""
+        return self._decoder.silent.nonzero()[:, 0].tolist()
 
     def completion_ids(self, text: str) -> tuple[int, ...]:
         """A completion as ids, end token included. Special tokens in the text are not parsed."""
@@ -92,54 +86,37 @@ class Policy:
         )
         return logprob
 
-    @torch.inference_mode()
     def generate(
         self,
-        prompts: Sequence[tuple[ClipPrompt, tuple[int, ...]]],
+        prompts: Sequence[Prompt],
         *,
         max_new_tokens: int,
+        num: int = 1,
         temperature: float = 0.0,
         seed: int = 0,
         batch_size: int = 64,
     ) -> list[Completion]:
-        """Completions of (clip, question) prompts: greedy at temperature 0, else sampled from a seed. torch's own random state
-        stays as it was."""
-        completions: list[Completion] = []
-        with torch.random.fork_rng():
-            torch.manual_seed(seed)
-            for first in range(0, len(prompts), batch_size):
-                completions += self._generate(prompts[first : first + batch_size], max_new_tokens, temperature)
-        return completions
+        """`num` completions of each prompt, those of a prompt next to one another: greedy at temperature 0, else sampled from a
+        seed.
 
-    def _generate(
-        self, prompts: Sequence[tuple[ClipPrompt, tuple[int, ...]]], max_new_tokens: int, temperature: float
-    ) -> list[Completion]:
-        rows = [(*clip.segment.ids, *question) for clip, question in prompts]
-        width = max(map(len, rows))
-        padding = int(self.tokenizer.pad_token_id)
-        ids = torch.tensor([[padding] * (width - len(row)) + list(row) for row in rows], device=self.device)
-        mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=self.device)
-        pixels, grid = view_pixels([view for clip, _ in prompts for view in clip.views], self.spec, self.device)
-        written = self.model.generate(
-            input_ids=ids,
-            attention_mask=mask,
-            mm_token_type_ids=(ids == self.prompts.tokens.image).int(),
-            pixel_values=pixels.to(self.model.dtype),
-            image_grid_thw=grid,
-            **(
-                {"do_sample": True, "temperature": temperature, "top_k": 0, "top_p": 1.0}
-                if temperature
-                else {"do_sample": False}
-            ),
-            max_new_tokens=max_new_tokens,
-            eos_token_id=self.end,
-            pad_token_id=padding,
-        )[:, width:]
-        completions = []
-        for row in written.tolist():
-            truncated = self.end not in row
-            kept = tuple(row if truncated else row[: row.index(self.end)])
-            completions.append(Completion(ids=kept, text=self.tokenizer.decode(kept), truncated=truncated))
+        Args:
+            prompts: clips with the ids of a question.
+            max_new_tokens: of a completion; one that reaches it is truncated.
+            num: completions of each prompt.
+            temperature: divides the logits.
+            seed: of the samples. torch's own random state is not touched.
+            batch_size: prompts at once.
+        """
+        generator = torch.Generator(self.device).manual_seed(seed)
+        completions: list[Completion] = []
+        for first in range(0, len(prompts), batch_size):
+            completions += self._decoder.write(
+                prompts[first : first + batch_size],
+                num=num,
+                max_new_tokens=max_new_tokens,
+                temperature=temperature,
+                generator=generator,
+            )
         return completions
 
 

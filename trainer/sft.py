@@ -165,7 +165,7 @@ class Examples:
         """The first prompt of a step and its completion, as text."""
         tree = self._tree(self._groups[self._order.batch(step)[0]])
         branch = tree.branches[0]
-        return self._policy.show(tree.clip, branch.question + branch.completion)
+        return self._policy.show(tree.clip, branch.question + branch.completions[0])
 
     def _tree(self, group: list[Example]) -> ClipTree:
         prompt = self._policy.prompts.clip(self._load(group[0].question))
@@ -175,7 +175,7 @@ class Examples:
             branches=tuple(
                 Branch(
                     question=self._policy.prompts.question(example.question.question),
-                    completion=self._policy.completion_ids(convert_boxes(example.completion, example.coord_space, space)),
+                    completions=(self._policy.completion_ids(convert_boxes(example.completion, example.coord_space, space)),),
                 )
                 for example in group
             ),

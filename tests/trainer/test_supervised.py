@@ -35,7 +35,7 @@ def _trees(policy: Policy, num: int = 2) -> list[ClipTree]:
     for i in range(num):
         clip = policy.prompts.clip(make_clip(2 + i, height=96 + 40 * i, width=130))
         branches = tuple(
-            Branch(question=policy.prompts.question(q), completion=policy.completion_ids(c))
+            Branch(question=policy.prompts.question(q), completions=(policy.completion_ids(c),))
             for q, c in zip(QUESTIONS[: 1 + (i + 1) % 3], COMPLETIONS, strict=False)
         )
         trees.append(ClipTree(clip=clip, branches=branches))
@@ -50,7 +50,8 @@ def _textbook(policy: Policy, trees: list[ClipTree]) -> torch.Tensor:
     for tree in trees:
         for branch in tree.branches:
             prompt = (*tree.clip.segment.ids, *branch.question)
-            ids = torch.tensor([[*prompt, *branch.completion]])
+            (completion,) = branch.completions
+            ids = torch.tensor([[*prompt, *completion]])
             pixels, grid = view_pixels(tree.clip.views, policy.spec, "cpu")
             logits = policy.model(
                 input_ids=ids,
@@ -86,15 +87,15 @@ def test_nothing_but_completions_is_learnt(policy: Policy) -> None:
     trees = _trees(policy, 2)
     (tree,) = [t for t in trees if len(t.branches) == 3]
     batch = make_batch([tree], policy.prompts)
-    assert len(batch.targets) == sum(len(b.completion) for b in tree.branches)
-    assert batch.targets.tolist() == [i for b in tree.branches for i in b.completion]
+    assert len(batch.targets) == sum(len(c) for b in tree.branches for c in b.completions)
+    assert batch.targets.tolist() == [i for b in tree.branches for c in b.completions for i in c]
     together = policy.logprobs(batch)
     turned = make_batch([ClipTree(clip=tree.clip, branches=tree.branches[::-1])], policy.prompts)
     alone = make_batch([ClipTree(clip=tree.clip, branches=tree.branches[:1])], policy.prompts)
-    num = len(tree.branches[0].completion)
+    num = len(tree.branches[0].completions[0])
     torch.testing.assert_close(policy.logprobs(turned)[-num:], together[:num], atol=1e-5, rtol=0)
     torch.testing.assert_close(policy.logprobs(alone), together[:num], atol=1e-5, rtol=0)
-    assert batch.owners.tolist() == [i for i, b in enumerate(tree.branches) for _ in b.completion]
+    assert batch.owners.tolist() == [i for i, b in enumerate(tree.branches) for _ in b.completions[0]]
 
 
 def test_a_small_policy_learns_what_it_is_shown(policy: Policy, tmp_path: Path) -> None:

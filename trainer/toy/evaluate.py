@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from ser_fast.claims import parse_claims
-from ser_fast.types import Box, ClaimBatch, Clip, ParseReport
+from ser_fast.jsonl import question_from_json
+from ser_fast.types import ClaimBatch, Clip, ParseReport, Question
+from trainer.evaluate import Figures, evidence_figures
 from trainer.policy import Policy
-from trainer.toy.boxes import true_iou
+from trainer.toy.files import question_line
 from trainer.toy.tasks import question_about
 from trainer.toy.world import SIDE_PX, Scene, Thing
 
@@ -36,31 +36,10 @@ class Asked:
         """The one right word."""
         return str(getattr(self.thing, self.attribute))
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Figures:
-    """Means over N questions, each in [0, 1] but LGM."""
-
-    num: int
-    what: float
-    """Exact word."""
-    when: float
-    """Share of a response's claims whose time lies in the true interval of the asked thing; 0 without claims."""
-    where: float
-    """Mean over a response's claims of the IoU with the true box at that time, 0 where it is absent; 0 without claims."""
-    am: float
-    """Mean of the three."""
-    lgm: float
-    """-mean ln(1 - x) of the three, each capped at 1 - 1 / (2 N)."""
-    cap: float
-    claims: float
-    """A response."""
-    without_claims: float
-    truncated: float
-
-    def to_json(self) -> dict[str, Any]:
-        """Rounded to four digits."""
-        return {name: round(value, 4) for name, value in asdict(self).items()}
+    @property
+    def row(self) -> Question:
+        """Its line in `questions.jsonl`."""
+        return question_from_json(question_line(self.scene, self.thing, self.attribute))
 
 
 def ask(scenes: Sequence[Scene]) -> list[Asked]:
@@ -93,34 +72,10 @@ def read_claims(policy: Policy, completions: Sequence[str], durations: Sequence[
 def measure(policy: Policy, asked: Sequence[Asked], completions: Sequence[str], durations: Sequence[float]) -> Figures:
     """The figures of completions."""
     claims, report = read_claims(policy, completions, durations)
-    what = [float(a == question.answer) for a, question in zip(report.answers, asked, strict=True)]
-    when, where, counts = [], [], []
-    for r, question in enumerate(asked):
-        rows = claims.responses.rows(r)
-        times = [float(claims.time_s[c]) for c in rows]
-        when.append(_mean([float(question.thing.box(time_s) is not None) for time_s in times]))
-        hulls = [_hull(claims.claim_boxes(c)) for c in rows]
-        where.append(_mean([true_iou(question.thing, time_s, hull) for time_s, hull in zip(times, hulls, strict=True)]))
-        counts.append(len(rows))
-    means = (_mean(what), _mean(when), _mean(where))
-    cap = 1 - 1 / (2 * len(asked))
-    return Figures(
-        num=len(asked),
-        what=means[0],
-        when=means[1],
-        where=means[2],
-        am=_mean(means),
-        lgm=_mean([-math.log(1 - min(mean, cap)) for mean in means]),
-        cap=cap,
-        claims=_mean(counts),
-        without_claims=_mean([float(n == 0) for n in counts]),
-        truncated=_mean([float("</answer>" not in text) for text in completions]),
+    return evidence_figures(
+        [question.row for question in asked],
+        claims,
+        report,
+        frame_hw=[(SIDE_PX, SIDE_PX)] * len(asked),
+        truncated=["</answer>" not in text for text in completions],
     )
-
-
-def _hull(boxes: Sequence[Box]) -> Box:
-    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

@@ -44,16 +44,21 @@ def questions(scene: Scene) -> Iterator[dict[str, Any]]:
     """Two question lines a thing: its colour by its shape, and its shape by its colour."""
     for thing in scene.things:
         for asked in ("color", "shape"):
-            yield {
-                "schema": 1,
-                "id": f"{scene.id}/{thing.shape}/{asked}",
-                "video": scene.file,
-                "question": question_about(thing, asked),
-                "answer": getattr(thing, asked),
-                "task": "free-form",
-                "interval": [thing.appears, min(thing.vanishes, float(SECONDS))],
-                "boxes": list(_boxes(thing)),
-            }
+            yield question_line(scene, thing, asked)
+
+
+def question_line(scene: Scene, thing: Thing, asked: str) -> dict[str, Any]:
+    """The question about an attribute ("color" or "shape") of a thing."""
+    return {
+        "schema": 1,
+        "id": f"{scene.id}/{thing.shape}/{asked}",
+        "video": scene.file,
+        "question": question_about(thing, asked),
+        "answer": getattr(thing, asked),
+        "task": "free-form",
+        "interval": [thing.appears, min(thing.vanishes, float(SECONDS))],
+        "boxes": list(_boxes(thing)),
+    }
 
 
 def _boxes(thing: Thing) -> Iterator[dict[str, Any]]:

@@ -73,7 +73,7 @@ class Lessons:
         return ClipTree(
             clip=prompt,
             branches=tuple(
-                Branch(question=self._policy.prompts.question(d.question), completion=self._completion(d.completion))
+                Branch(question=self._policy.prompts.question(d.question), completions=(self._completion(d.completion),))
                 for d in lesson(seen, rng, num=self._num_branches, chains=num_frames == MAX_FRAMES, loose=self._loose)
             ),
         )

@@ -1,0 +1,128 @@
+"""What, when and where of a policy's claims, against the labels of question lines. No reward reads these labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+
+from ser_fast.ops import box_iou
+from ser_fast.types import Box, ClaimBatch, ParseReport, Question
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Figures:
+    """Means over N questions, each in [0, 1] but LGM; None where no question has the labels."""
+
+    num: int
+    what: float
+    """Exact word."""
+    when: float | None
+    """Share of a response's claims whose time lies in the true interval, its end excluded; 0 without claims."""
+    where: float | None
+    """Mean over a response's claims of the IoU with the true box at that time, 0 where it is absent; 0 without claims."""
+    am: float | None
+    """Mean of the three."""
+    lgm: float | None
+    """-mean ln(1 - x) of the three, each capped at 1 - 1 / (2 N)."""
+    cap: float
+    claims: float
+    """A response."""
+    without_claims: float
+    truncated: float
+
+    def to_json(self) -> dict[str, Any]:
+        """Rounded to four digits."""
+        return {name: None if value is None else round(value, 4) for name, value in asdict(self).items()}
+
+
+def evidence_figures(
+    questions: Sequence[Question],
+    claims: ClaimBatch,
+    report: ParseReport,
+    *,
+    frame_hw: Sequence[tuple[int, int]],
+    truncated: Sequence[bool],
+) -> Figures:
+    """The figures of parsed completions, one a question.
+
+    Args:
+        questions: N with their labels: `interval`, and `boxes` at some times, between which things move straight on.
+        claims: of N responses, boxes in pixels.
+        report: of the same responses.
+        frame_hw: height and width of the frames whose pixels those are, one a question.
+        truncated: whether the completion hit its length limit.
+    """
+    what, when, where, counts = [], [], [], []
+    for r, question in enumerate(questions):
+        rows = claims.responses.rows(r)
+        times = [round(float(claims.time_s[c]), 4) for c in rows]
+        what.append(float(report.answers[r] == question.answer))
+        counts.append(float(len(rows)))
+        if question.interval is not None:
+            begin, end = question.interval
+            when.append(mean([float(begin <= time_s < end) for time_s in times]))
+        if question.boxes:
+            hulls = [_hull(claims.claim_boxes(c)) for c in rows]
+            where.append(mean([_iou(question, t, hull, frame_hw[r]) for t, hull in zip(times, hulls, strict=True)]))
+    three = [mean(values) if values else None for values in (what, when, where)]
+    known = [value for value in three if value is not None]
+    cap = 1 - 1 / (2 * len(questions))
+    return Figures(
+        num=len(questions),
+        what=mean(what),
+        when=three[1],
+        where=three[2],
+        am=mean(known) if len(known) == 3 else None,
+        lgm=mean([-math.log(1 - min(value, cap)) for value in known]) if len(known) == 3 else None,
+        cap=cap,
+        claims=mean(counts),
+        without_claims=mean([float(n == 0) for n in counts]),
+        truncated=mean([float(cut) for cut in truncated]),
+    )
+
+
+def true_boxes(question: Question, time_s: float) -> list[Box]:
+    """Where the labelled things are at a time, in fractions of the frame: between two labels, and beyond the first and the
+    last of them within the interval, on the straight line through the two nearest. Labels of one name are of one thing."""
+    if question.interval is not None and not question.interval[0] <= time_s < question.interval[1]:
+        return []
+    tracks: dict[Any, list[Mapping[str, Any]]] = {}
+    for label in question.boxes:
+        tracks.setdefault(label.get("name"), []).append(label)
+    boxes = []
+    for labels in tracks.values():
+        track = sorted(labels, key=lambda label: float(label["time_s"]))
+        if question.interval is not None or track[0]["time_s"] <= time_s <= track[-1]["time_s"]:
+            boxes.append(_at(track, time_s))
+    return boxes
+
+
+def _at(track: Sequence[Mapping[str, Any]], time_s: float) -> Box:
+    if len(track) == 1:
+        x1, y1, x2, y2 = track[0]["box"]
+        return x1, y1, x2, y2
+    after = next((i for i, label in enumerate(track) if label["time_s"] >= time_s), len(track) - 1)
+    first, last = track[max(after, 1) - 1], track[max(after, 1)]
+    share = (time_s - first["time_s"]) / (last["time_s"] - first["time_s"])
+    x1, y1, x2, y2 = ((1 - share) * a + share * b for a, b in zip(first["box"], last["box"], strict=True))
+    return x1, y1, x2, y2
+
+
+def _iou(question: Question, time_s: float, box: Box, frame_hw: tuple[int, int]) -> float:
+    """The best IoU with a labelled thing."""
+    height, width = frame_hw
+    truth = [(x1 * width, y1 * height, x2 * width, y2 * height) for x1, y1, x2, y2 in true_boxes(question, time_s)]
+    return float(box_iou(torch.tensor([box]), torch.tensor(truth)).max()) if truth else 0.0
+
+
+def _hull(boxes: Sequence[Box]) -> Box:
+    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
+
+
+def mean(values: Sequence[float]) -> float:
+    """0 for none."""
+    return sum(values) / len(values) if values else 0.0
