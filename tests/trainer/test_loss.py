@@ -45,7 +45,9 @@ def _by_hand(config: LossConfig) -> tuple[float, float]:
     return mean, sum(clips) / len(clips)
 
 
-@pytest.mark.parametrize(("ratio", "mean", "kl"), itertools.product(("token", "sequence"), ("token", "sequence"), (0.0, 0.3)))
+@pytest.mark.parametrize(
+    ("ratio", "mean", "kl"), [*itertools.product(("token", "sequence"), ("token", "sequence"), (0.0, 0.3))]
+)
 def test_loss_equals_loops(ratio: str, mean: str, kl: float) -> None:
     config = LossConfig(ratio=ratio, mean=mean, kl=kl, clip_low=0.1, clip_high=0.3)  # type: ignore[arg-type]
     logprob, sampled, advantage, owners, reference = _tables()

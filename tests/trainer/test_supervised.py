@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from tests.conftest import FAMILIES, ROOT
+from tests.support.policy import textbook_logprobs
 from tests.support.referee import make_clip
 from trainer import checkpoint
 from trainer.batch import Branch, ClipTree, make_batch
@@ -43,26 +44,11 @@ def _trees(policy: Policy, num: int = 2) -> list[ClipTree]:
 
 
 def _textbook(policy: Policy, trees: list[ClipTree]) -> torch.Tensor:
-    """One sequence an example, the model's own positions and mask, cross-entropy of the shifted logits, all in eager torch."""
-    from ser_fast.referee.views import view_pixels
-
-    losses = []
-    for tree in trees:
-        for branch in tree.branches:
-            prompt = (*tree.clip.segment.ids, *branch.question)
-            (completion,) = branch.completions
-            ids = torch.tensor([[*prompt, *completion]])
-            pixels, grid = view_pixels(tree.clip.views, policy.spec, "cpu")
-            logits = policy.model(
-                input_ids=ids,
-                pixel_values=pixels,
-                image_grid_thw=grid,
-                mm_token_type_ids=(ids == policy.prompts.tokens.image).int(),
-                use_cache=False,
-            ).logits[0]
-            predicted = logits[len(prompt) - 1 : -1].float()
-            losses.append(torch.nn.functional.cross_entropy(predicted, ids[0, len(prompt) :], reduction="none"))
-    return torch.cat(losses).mean()
+    """One sequence an example, its completion tokens alone."""
+    examples = [(tree.clip, branch) for tree in trees for branch in tree.branches]
+    return -torch.cat(
+        [textbook_logprobs(policy, (clip, branch.question), branch.completions[0]) for clip, branch in examples]
+    ).mean()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
