@@ -6,6 +6,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -106,6 +107,33 @@ def rollout_from_json(row: Mapping[str, Any]) -> Rollout:
         sampling=None if sampling is None else _sampling(sampling),
         truncated=truncated,
     )
+
+
+def rollout_to_json(rollout: Rollout) -> dict[str, Any]:
+    """A rollout as the object that `rollout_from_json` reads; fields that are not given are left out."""
+    question, sampling = rollout.question, rollout.sampling
+    row: dict[str, Any] = {
+        "schema": SCHEMA,
+        "id": question.id,
+        "video": question.video,
+        "image": question.image,
+        "question": question.question,
+        "answer": question.answer,
+        "task": str(question.task),
+        "options": list(question.options) or None,
+        "start": question.start,
+        "end": question.end,
+        "key_times": list(question.key_times) or None,
+        "interval": None if question.interval is None else list(question.interval),
+        "boxes": [dict(box) for box in question.boxes] or None,
+        "group": rollout.group,
+        "completion": rollout.completion,
+        "coord_space": rollout.coord_space.to_json(),
+        "frame_times": None if rollout.frame_times is None else list(rollout.frame_times),
+        "sampling": None if sampling is None else {k: v for k, v in asdict(sampling).items() if v is not None},
+        "truncated": rollout.truncated or None,
+    }
+    return {key: value for key, value in row.items() if value is not None}
 
 
 def read_json_lines(path: str | os.PathLike[str], parse: Callable[[Mapping[str, Any]], Row]) -> list[Row]:

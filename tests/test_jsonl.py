@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ser_fast.errors import DataError
-from ser_fast.jsonl import question_from_json, read_questions, read_rollouts, rollout_from_json, write_text
+from ser_fast.jsonl import question_from_json, read_questions, read_rollouts, rollout_from_json, rollout_to_json, write_text
 from ser_fast.types import CoordSpace, Sampling, Task
 
 QUESTION = {"schema": 1, "id": "q", "video": "v.mp4", "question": "?", "answer": "A", "task": "mcq"}
@@ -29,6 +29,23 @@ def test_all_fields_of_a_question() -> None:
     assert (question.id, question.media, question.task) == ("q", "v.mp4", Task.MCQ)
     assert (question.options, question.start, question.end) == (("a", "b"), 1.0, 2.5)
     assert (question.key_times, question.interval, question.boxes) == ((1.5,), (1.0, 2.0), tuple(labels["boxes"]))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"truncated": True, "options": ["a"], "start": 0.5, "end": 2.0, "key_times": [1.0], "interval": [1.0, 2.0]},
+        {"boxes": [{"time_s": 1.5, "box": [0, 0, 0.5, 1], "name": "cat"}], "coord_space": {"kind": "norm1000"}},
+        {"frame_times": None, "sampling": {"fps": 2.0, "max_frames": 4, "end": 3.0}},
+        {"video": None, "image": "x.png", "coord_space": {"kind": "pixels", "height": 8, "width": 4}},
+    ],
+)
+def test_a_rollout_is_written_as_it_is_read(changes: dict[str, Any]) -> None:
+    rollout = rollout_from_json(ROLLOUT | changes)
+    written = rollout_to_json(rollout)
+    assert rollout_from_json(json.loads(json.dumps(written))) == rollout
+    assert written == {key: value for key, value in (ROLLOUT | changes).items() if value is not None}
 
 
 def test_all_fields_of_a_rollout() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ser_fast.errors import InputError
-from trainer.presets import Sft, SftToy
+from trainer.presets import Grpo, Sft, SftToy
 
 if TYPE_CHECKING:
     from trainer.policy import Policy
@@ -19,18 +19,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs a preset; returns the exit code: 0, or 2 for input that cannot be used, with one line on standard error."""
     import tyro
 
-    presets = Annotated[Sft, tyro.conf.subcommand("sft")] | Annotated[SftToy, tyro.conf.subcommand("sft-toy")]
+    presets = (
+        Annotated[Grpo, tyro.conf.subcommand("grpo")]
+        | Annotated[Sft, tyro.conf.subcommand("sft")]
+        | Annotated[SftToy, tyro.conf.subcommand("sft-toy")]
+    )
     config = tyro.cli(presets, prog="ser-train", description="Train a policy.", args=argv)
     try:
-        if isinstance(config, SftToy):
-            _sft_toy(config)
-        else:
+        if isinstance(config, Grpo):
+            _grpo(config)
+        elif isinstance(config, Sft):
             _sft(config)
+        else:
+            _sft_toy(config)
     except InputError as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename or 'output'}: {error.strerror or error}")
     return 0
+
+
+def _grpo(config: Grpo) -> None:
+    from trainer.loop import train
+
+    print(train(config))
 
 
 def _sft(config: Sft) -> None:

@@ -6,21 +6,27 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ser_fast.jsonl import write_text
+
 
 class Metrics:
-    """Appends to `metrics.jsonl`. A run that resumes at a step forgets the lines from there on: they are written again."""
+    """Appends to a file. A run that resumes at a step forgets the lines from there on: they are written again."""
 
-    def __init__(self, run: Path, *, first_step: int) -> None:
+    def __init__(self, run: Path, *, first_step: int, name: str = "metrics.jsonl") -> None:
         run.mkdir(parents=True, exist_ok=True)
-        path = run / "metrics.jsonl"
-        kept = [line for line in _whole_lines(path) if json.loads(line)["step"] < first_step]
-        path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        self._file = path.open("a", encoding="utf-8")
+        self._path = run / name
+        kept = [line for line in _whole_lines(self._path) if json.loads(line)["step"] < first_step]
+        write_text(self._path, "".join(f"{line}\n" for line in kept))
+        self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, step: int, **figures: Any) -> None:
         """One line, on disk when this returns."""
         self._file.write(json.dumps({"step": step, **figures}) + "\n")
         self._file.flush()
+
+    def rows(self) -> list[dict[str, Any]]:
+        """All that is written."""
+        return [json.loads(line) for line in _whole_lines(self._path)]
 
 
 def _whole_lines(path: Path) -> list[str]:

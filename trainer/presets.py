@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainer.loss import LossConfig
 from trainer.prompt import PromptConfig
 from trainer.supervised import SupervisedConfig
 
@@ -30,6 +31,48 @@ class Sft:
     steps: SupervisedConfig = field(default_factory=lambda: SupervisedConfig(num_steps=1000, learning_rate=1e-5))
     show_prompt: bool = False
     """Print the prompt of the first example, and stop."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grpo:
+    """Reinforce a policy by the evidence that it cites: GRPO on question lines."""
+
+    model: str
+    """Folder or hub name of the policy: Qwen2-VL, Qwen2.5-VL, Qwen3-VL."""
+    data: Path
+    """Question lines."""
+    videos: Path
+    """Folder that the names in the data are below."""
+    referee: str
+    """Folder or hub name of the referee, or toy."""
+    run: Path
+    """Folder of the run; the same folder again goes on with it."""
+    reward: str = "ser"
+    """A preset of ser_fast.rewards."""
+    held_out: Path | None = None
+    """Question lines on which what, when and where are measured."""
+    held_out_videos: Path | None = None
+    """Folder of their media, if it is another."""
+    num_steps: int = 500
+    num_prompts: int = 8
+    """Questions of a step."""
+    group_size: int = 8
+    """Completions of a question."""
+    prompts_at_once: int = 8
+    """In one forward: more need more memory."""
+    max_new_tokens: int = 768
+    temperature: float = 1.0
+    learning_rate: float = 1e-6
+    num_warmup_steps: int = 10
+    clip_norm: float = 1.0
+    loss: LossConfig = field(default_factory=LossConfig)
+    fps: float = 2.0
+    max_frames: int = 16
+    evaluate_every: int = 50
+    save_every: int = 50
+    seed: int = 0
+    device: str = "cpu"
+    prompt: PromptConfig = field(default_factory=PromptConfig)
 
 
 @dataclass(frozen=True, kw_only=True)

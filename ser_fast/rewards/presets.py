@@ -58,7 +58,12 @@ def ser() -> RewardConfig:
     return RewardConfig()
 
 
-PRESETS: Mapping[str, Callable[[], RewardConfig]] = {"ser": ser}
+def answer() -> RewardConfig:
+    """Answer and format alone, without a look at the evidence: what SER is compared with."""
+    return RewardConfig(weights={"answer": 1.0, "format": 1.0})
+
+
+PRESETS: Mapping[str, Callable[[], RewardConfig]] = {"ser": ser, "answer": answer}
 
 
 def get_reward(reward: str | RewardConfig) -> RewardConfig:

@@ -1,0 +1,248 @@
+"""Reinforcement end to end on a few clips of the toy world: what a run writes, how it goes on, and what it never reads."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ser_fast.assets import TOY_REFEREE
+from ser_fast.errors import InputError
+from ser_fast.jsonl import read_questions, read_rollouts
+from ser_fast.types import Question
+from tests.conftest import FAMILIES, ROOT
+from trainer import loop
+from trainer.cli import main
+from trainer.loop import train
+from trainer.loss import LossConfig
+from trainer.policy import Policy
+from trainer.presets import Grpo
+from trainer.toy.files import write_split
+from trainer.toy.models import POLICY, PROMPT
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six clips with three things each."""
+    folder = tmp_path_factory.mktemp("world")
+    write_split(folder, split="validation", seed=5, num_clips=6)
+    return folder
+
+
+def _config(world: Path, run: Path, **changes: Any) -> Grpo:
+    settings: dict[str, Any] = {
+        "model": str(POLICY),
+        "data": world / "questions.jsonl",
+        "videos": world,
+        "referee": "toy",
+        "run": run,
+        "num_steps": 2,
+        "num_prompts": 3,
+        "group_size": 4,
+        "prompts_at_once": 2,
+        "max_new_tokens": 112,
+        "learning_rate": 1e-4,
+        "fps": 1.0,
+        "max_frames": 6,
+        "evaluate_every": 2,
+        "save_every": 2,
+        "prompt": PROMPT,
+    }
+    return Grpo(**(settings | changes))
+
+
+def _rows(run: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
+    """Without what differs from run to run."""
+    rows = [json.loads(line) for line in (run / name).read_text().splitlines()]
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+
+def test_a_run_writes_what_it_should(world: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    model = train(_config(world, run, held_out=world / "questions.jsonl"))
+    Policy.load(model, prompt=PROMPT)
+    rows = _rows(run)
+    assert [row["step"] for row in rows] == [0, 1]
+    for row in rows:
+        assert 0 <= row["reward"] <= 3
+        assert 0 < row["claims"] <= 3
+        assert row["gradient_norm"] > 0
+        assert row["level_mass"] > 0.9
+    assert [row["step"] for row in _rows(run, "evaluations.jsonl")] == [0, 2]
+    assert all(0 <= row["where"] <= 1 and row["num"] == 36 for row in _rows(run, "evaluations.jsonl"))
+    rollouts = read_rollouts(run / "rollouts" / "step_1.jsonl")
+    assert len(rollouts) == 12
+    assert len({rollout.group for rollout in rollouts}) == 3
+    assert len((run / "scored" / "step_1.jsonl").read_text().splitlines()) == 12
+
+
+def test_a_step_can_be_scored_again(world: Path, tmp_path: Path) -> None:
+    """`ser-fast score` on what a step wrote, from the same frames on."""
+    from ser_fast.cli import main as ser_fast
+
+    run = tmp_path / "run"
+    train(_config(world, run, num_steps=1))
+    again = tmp_path / "again.jsonl"
+    arguments = ["--rollouts", str(run / "rollouts" / "step_0.jsonl"), "--videos", str(world), "--referee", "toy"]
+    assert ser_fast(["score", *arguments, "--no-timings", "--out", str(again)]) == 0
+    first = [json.loads(line) for line in (run / "scored" / "step_0.jsonl").read_text().splitlines()]
+    second = [json.loads(line) for line in again.read_text().splitlines()]
+    for a, b in zip(first, second, strict=True):
+        assert a["total"] == pytest.approx(b["total"], abs=1e-4)
+
+
+def test_no_label_is_read(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NaN for every true box and time: the same losses, bit by bit."""
+    train(_config(world, tmp_path / "a"))
+    nan = float("nan")
+
+    def blinded(path: str | os.PathLike[str]) -> list[Question]:
+        return [
+            dataclasses.replace(question, interval=(nan, nan), boxes=({"time_s": nan, "box": [nan] * 4},), key_times=(nan,))
+            for question in read_questions(path)
+        ]
+
+    monkeypatch.setattr(loop, "read_questions", blinded)
+    monkeypatch.setattr(loop, "write_rollouts", lambda *_: None)
+    train(_config(world, tmp_path / "b"))
+    assert _rows(tmp_path / "a") == _rows(tmp_path / "b")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_any_family_takes_two_steps(family: str, world: Path, random_vlm: dict[str, Path], tmp_path: Path) -> None:
+    config = _config(
+        world,
+        tmp_path / "run",
+        model=str(random_vlm[family]),
+        referee=str(random_vlm[family]),
+        max_new_tokens=8,
+        max_frames=2,
+        loss=LossConfig(ratio="sequence", kl=0.1),
+        prompt=Grpo.__dataclass_fields__["prompt"].default_factory(),  # type: ignore[misc]
+    )
+    Policy.load(train(config))
+    assert len(_rows(tmp_path / "run")) == 2
+
+
+def test_a_policy_that_cites_nothing_is_sent_back(world: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    config = _config(world, tmp_path / "run", model=str(tiny_folder), num_steps=6, max_new_tokens=4)
+    with pytest.raises(InputError, match=r"model: 0\.0% of the completions .* begin with the supervised stage"):
+        train(config)
+    assert len(_rows(tmp_path / "run")) == 4
+
+
+SCRIPT = """
+import pickle, sys, time
+import torch
+from trainer.loop import train
+
+if len(sys.argv) > 2:  # a write of a checkpoint that takes its time
+    save = torch.save
+    def slowly(states, path):
+        save(states, path)
+        print("writing", flush=True)
+        time.sleep(2)
+    torch.save = slowly
+train(pickle.loads(bytes.fromhex(sys.argv[1])))
+"""
+
+
+def _start(config: Grpo, *more: str) -> subprocess.Popen[str]:
+    import pickle
+
+    command = [sys.executable, "-c", SCRIPT, pickle.dumps(config).hex(), *more]
+    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
+
+
+def _wait_for(run: Path, num_rows: int) -> None:
+    while not (run / "metrics.jsonl").exists() or len((run / "metrics.jsonl").read_text().splitlines()) < num_rows:
+        time.sleep(0.02)
+
+
+def test_a_killed_run_goes_on_the_same(world: Path, tmp_path: Path) -> None:
+    """SIGKILL at three random steps and once while a checkpoint is written."""
+    changes: dict[str, Any] = {"num_steps": 7, "num_prompts": 2, "group_size": 3, "save_every": 2, "max_new_tokens": 60}
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert _start(_config(world, whole, **changes)).wait() == 0
+    rng = random.Random(os.environ.get("PYTEST_SEED", "3"))
+    config = _config(world, killed, **changes)
+    for rows in sorted(rng.sample(range(1, 6), 3)):
+        part = _start(config)
+        _wait_for(killed, rows)
+        part.send_signal(signal.SIGKILL)
+        part.wait()
+    part = _start(config, "slow")
+    assert part.stdout is not None
+    while "writing" not in part.stdout.readline():
+        pass
+    part.send_signal(signal.SIGKILL)
+    part.wait()
+    assert _start(config).wait() == 0
+    assert _rows(killed) == _rows(whole)
+    for step in range(7):
+        name = f"rollouts/step_{step}.jsonl"
+        assert (killed / name).read_bytes() == (whole / name).read_bytes()
+    weights = "model/model.safetensors"
+    assert (killed / weights).read_bytes() == (whole / weights).read_bytes()
+
+
+def test_sigterm_saves_and_ends_well(world: Path, tmp_path: Path) -> None:
+    config = _config(world, tmp_path / "run", num_steps=500, num_prompts=1, group_size=2, save_every=1000, max_new_tokens=60)
+    part = _start(config)
+    _wait_for(tmp_path / "run", 1)
+    part.send_signal(signal.SIGTERM)
+    assert part.wait() == 0
+    (saved,) = (tmp_path / "run").glob("checkpoint-*")
+    assert int(saved.name.rpartition("-")[2]) == len(_rows(tmp_path / "run"))
+
+
+def test_bad_input_ends_with_one_line(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("x")
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    good: dict[str, Any] = {
+        "model": POLICY,
+        "data": world / "questions.jsonl",
+        "videos": world,
+        "referee": TOY_REFEREE,
+        "run": tmp_path / "run",
+        "num-steps": 1,
+    }
+    cases = (
+        ({"model": "nowhere"}, "ser-train: nowhere: no such folder"),
+        ({"referee": "nowhere"}, "ser-train: nowhere: no such folder"),
+        ({"data": empty}, f"ser-train: {empty}: no lines"),
+        ({"run": foreign}, f"ser-train: {foreign}: not empty, and not the folder of a run"),
+        ({"run": "/dev/null/run"}, "ser-train: /dev/null/run"),
+        ({"reward": "gold"}, "ser-train: reward: expected a RewardConfig or one of ser, answer, got 'gold'"),
+    )
+    for changes, message in cases:
+        arguments = [text for key, value in (good | changes).items() for text in (f"--{key}", str(value))]
+        assert main(["grpo", *arguments]) == 2, message
+        err = capsys.readouterr().err
+        assert err.startswith(message)
+        assert err.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    for arguments in (["gold"], ["grpo", "--num-steps", "many"]):
+        with pytest.raises(SystemExit) as stop:
+            main(arguments)
+        assert stop.value.code == 2
+
+
+def test_another_run_is_not_mixed_in(world: Path, tmp_path: Path) -> None:
+    train(_config(world, tmp_path / "run", num_steps=1))
+    with pytest.raises(InputError, match=r"run: a run with group_size 4, expected 3"):
+        train(_config(world, tmp_path / "run", group_size=3))
+    train(_config(world, tmp_path / "run", num_steps=2))
+    assert len(_rows(tmp_path / "run")) == 2

@@ -1,0 +1,163 @@
+"""Reinforcement by evidence, read from top to bottom: answer, check, compare within the group, learn."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+from pathlib import Path
+
+import torch
+
+from ser_fast.claims import parse_claims
+from ser_fast.errors import InputError
+from ser_fast.jsonl import read_questions, rollout_to_json, write_text
+from ser_fast.pipeline import score_rollouts
+from ser_fast.referee import Referee, VLMReferee
+from ser_fast.rewards import get_reward
+from ser_fast.types import Question, ScoredRollouts
+from trainer import checkpoint
+from trainer.evaluate import Figures, evidence_figures
+from trainer.learn import add_gradient, lessons_of
+from trainer.metrics import Metrics
+from trainer.order import Order
+from trainer.policy import Policy, write_folder
+from trainer.presets import Grpo
+from trainer.progress import Progress
+from trainer.rollout import Frames, roll_out
+from trainer.run import open_run, stop_on_sigterm
+from trainer.watch import figures_of_step
+
+MAX_STEPS = 1_000_000
+"""Seeds of a run lie so far apart from those of the next."""
+STAGES = ("generate", "score", "learn")
+COLD_STEPS, COLD_SHARE = 4, 0.05
+"""A policy of which so few completions cite anything in its first steps has nothing that reinforcement could prefer."""
+
+
+def train(config: Grpo, *, referee: Referee | None = None) -> Path:
+    """Runs from where the folder was left to the end; returns the folder of the trained policy, or of the run if it was
+    stopped by SIGTERM.
+
+    Args:
+        config: of the run.
+        referee: judges instead of the one that config names.
+
+    Raises:
+        InputError: something that config names cannot be used, or the policy cites nothing.
+    """
+    reward = get_reward(config.reward)
+    questions = read_questions(config.data)
+    reward.check_questions(questions)
+    held_out = read_questions(config.held_out) if config.held_out is not None else []
+    policy = Policy.load(config.model, device=config.device, prompt=config.prompt)
+    reference = Policy.load(config.model, device=config.device, prompt=config.prompt) if config.loss.kl else None
+    referee = referee or VLMReferee(config.referee, device=config.device)
+    folder = open_run(config.run, config, may_differ=("num_steps", "run"))
+    frames = Frames(config.videos, fps=config.fps, max_frames=config.max_frames)
+    held_out_frames = Frames(config.held_out_videos or config.videos, fps=config.fps, max_frames=config.max_frames)
+    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
+    first = 0
+    if (found := checkpoint.latest(folder)) is not None:
+        first, states = found
+        policy.model.load_state_dict(states["model"])
+        optimizer.load_state_dict(states["optimizer"])
+    metrics, evaluations = Metrics(folder, first_step=first), Metrics(folder, first_step=first, name="evaluations.jsonl")
+    order = Order(len(questions), config.num_prompts, config.seed)
+    progress = Progress()
+    with stop_on_sigterm() as stop:
+        for step in range(first, config.num_steps):
+            if held_out and step % config.evaluate_every == 0:
+                evaluations.write(step, **evaluate(policy, held_out, held_out_frames, config).to_json())
+
+            clock = [time.perf_counter()]
+            groups = roll_out(
+                policy,
+                [questions[i] for i in order.batch(step)],
+                frames,
+                num=config.group_size,
+                max_new_tokens=config.max_new_tokens,
+                temperature=config.temperature,
+                seed=config.seed * MAX_STEPS + step,
+                batch_size=config.prompts_at_once,
+            )
+            clock.append(time.perf_counter())
+            scored = score_rollouts(
+                [rollout for group in groups for rollout in group.rollouts],
+                clips={group.question.media: group.clip for group in groups},
+                referee=referee,
+                reward=reward,
+            )
+            clock.append(time.perf_counter())
+            lessons = lessons_of(groups, scored.table)
+            learnt = add_gradient(policy, lessons, config.loss, groups_at_once=config.prompts_at_once, reference=reference)
+            norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), config.clip_norm, error_if_nonfinite=True)
+            for settings in optimizer.param_groups:
+                settings["lr"] = config.learning_rate * min(1.0, (step + 1) / max(1, config.num_warmup_steps))
+            if lessons:
+                optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            clock.append(time.perf_counter())
+
+            write_rollouts(folder, step, scored)
+            metrics.write(
+                step,
+                **figures_of_step(groups, scored),
+                loss=learnt.loss,
+                clipped=learnt.clipped,
+                kl=learnt.kl,
+                gradient_norm=norm.item(),
+                groups_without_variance=len(groups) - learnt.num_lessons,
+                seconds=dict(zip(STAGES, (b - a for a, b in itertools.pairwise(clock)), strict=True)),
+            )
+            progress("grpo", step, config.num_steps, learnt.loss)
+            if step + 1 == COLD_STEPS:
+                _check_claims(metrics)
+            if stop.asked or (step + 1) % config.save_every == 0 or step + 1 == config.num_steps:
+                checkpoint.save(folder, step + 1, model=policy.model.state_dict(), optimizer=optimizer.state_dict())
+            if stop.asked:
+                return folder
+    if held_out:
+        evaluations.write(config.num_steps, **evaluate(policy, held_out, held_out_frames, config).to_json())
+    return write_folder(folder / "model", policy.model, like=config.model)
+
+
+def evaluate(policy: Policy, questions: list[Question], frames: Frames, config: Grpo) -> Figures:
+    """What the policy answers greedily, against the labels of the questions."""
+    groups = roll_out(
+        policy,
+        questions,
+        frames,
+        num=1,
+        max_new_tokens=config.max_new_tokens,
+        temperature=0.0,
+        batch_size=config.prompts_at_once,
+    )
+    rollouts = [group.rollouts[0] for group in groups]
+    frame_hw = [group.clip.frame_hw for group in groups]
+    claims, report = parse_claims(
+        [rollout.completion for rollout in rollouts],
+        coord_space=[rollout.coord_space for rollout in rollouts],
+        frame_hw=frame_hw,
+        duration_s=[group.clip.duration for group in groups],
+    )
+    return evidence_figures(questions, claims, report, frame_hw=frame_hw, truncated=[rollout.truncated for rollout in rollouts])
+
+
+def write_rollouts(folder: Path, step: int, scored: ScoredRollouts) -> None:
+    """`rollouts/step_N.jsonl` and `scored/step_N.jsonl`: `ser-fast score` and `render` take them as they are."""
+    for kind, lines in (
+        ("rollouts", [json.dumps(rollout_to_json(rollout)) for rollout in scored.rollouts]),
+        ("scored", scored.to_json_lines(timings=False)),
+    ):
+        (folder / kind).mkdir(exist_ok=True)
+        write_text(folder / kind / f"step_{step}.jsonl", "".join(f"{line}\n" for line in lines))
+
+
+def _check_claims(metrics: Metrics) -> None:
+    share = sum(row["with_claims"] for row in metrics.rows()[:COLD_STEPS]) / COLD_STEPS
+    if share < COLD_SHARE:
+        raise InputError(
+            f"model: {share:.1%} of the completions of the first {COLD_STEPS} steps cite evidence, too few to learn from:"
+            " begin with the supervised stage (ser-train sft)"
+        )
