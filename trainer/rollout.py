@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import os
 from collections.abc import Sequence
@@ -62,7 +63,8 @@ def roll_out(
     seed: int = 0,
     batch_size: int = 64,
 ) -> list[Group]:
-    """`num` completions of each question; arguments as `Policy.generate`."""
+    """`num` completions of each question; arguments as `Policy.generate`. A rollout is called after its question and numbered;
+    the question's own id names the group."""
     clips = [frames.of(question) for question in questions]
     prompts = [
         (policy.prompts.clip(clip), policy.prompts.question(question.question))
@@ -76,14 +78,14 @@ def roll_out(
         written = tuple(completions[g * num : (g + 1) * num])
         rollouts = tuple(
             Rollout(
-                question=question,
+                question=dataclasses.replace(question, id=f"{question.id}#{i}"),
                 completion=completion.text,
                 coord_space=policy.prompts.coord_space(prompt[0].size),
                 group=question.id,
                 frame_times=tuple(clip.times.tolist()),
                 truncated=completion.truncated,
             )
-            for completion in written
+            for i, completion in enumerate(written)
         )
         groups.append(Group(question=question, clip=clip, prompt=prompt, completions=written, rollouts=rollouts))
     return groups

@@ -86,7 +86,7 @@ def test_a_run_writes_what_it_should(world: Path, tmp_path: Path) -> None:
 
 
 def test_a_step_can_be_scored_again(world: Path, tmp_path: Path) -> None:
-    """`ser-fast score` on what a step wrote, from the same frames on."""
+    """`ser-fast score` and `render` on what a step wrote."""
     from ser_fast.cli import main as ser_fast
 
     run = tmp_path / "run"
@@ -96,8 +96,12 @@ def test_a_step_can_be_scored_again(world: Path, tmp_path: Path) -> None:
     assert ser_fast(["score", *arguments, "--no-timings", "--out", str(again)]) == 0
     first = [json.loads(line) for line in (run / "scored" / "step_0.jsonl").read_text().splitlines()]
     second = [json.loads(line) for line in again.read_text().splitlines()]
+    assert len({line["id"] for line in first}) == len(first)
     for a, b in zip(first, second, strict=True):
+        assert a["id"] == b["id"]
         assert a["total"] == pytest.approx(b["total"], abs=1e-4)
+    assert ser_fast(["render", *arguments[:4], "--scored", str(again), "--out", str(tmp_path / "page")]) == 0
+    assert (tmp_path / "page" / "index.html").read_text().count('<div class="response') == len(first)
 
 
 def test_no_label_is_read(world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
