@@ -17,11 +17,12 @@ from rich.table import Table
 
 from ser_fast import cli
 from trainer.policy import Policy
+from trainer.toy import POLICY
 from trainer.toy.boxes import true_iou
 from trainer.toy.evaluate import Asked, ask, complete
 from trainer.toy.files import write_split
 from trainer.toy.lessons import seen_clip
-from trainer.toy.models import POLICY, PROMPT
+from trainer.toy.models import PROMPT
 
 OUT = Path("demo-out")
 NUM_CLIPS, SEED = 12, 1

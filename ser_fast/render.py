@@ -60,7 +60,9 @@ def render(
     videos: MediaFolder,
     out: str | os.PathLike[str],
     *,
+    title: str = "Evidence",
     note: str | None = None,
+    head: str = "",
 ) -> Path:
     """Draws every scored claim on its frame: green where the referee believes it, red where not, grey where it was not asked.
 
@@ -71,7 +73,9 @@ def render(
         rollouts: what it read.
         videos: the same folder.
         out: folder for the PNG files and index.html; made if it is not there.
+        title: of the page.
         note: a remark for the top of the page.
+        head: HTML that goes before the evidence, as it is.
 
     Returns:
         The page.
@@ -103,7 +107,7 @@ def render(
             question = heading
         sections.append(_response_html(line, rollout, figures))
     page = out / "index.html"
-    write_text(page, _page_html(sections, note))
+    write_text(page, _page_html(sections, title, note, head))
     return page
 
 
@@ -167,12 +171,12 @@ def _drawn(number: int, rollout: Rollout, clip: Clip, frame: int, claims: Sequen
     return _Figure(claims=claims, file=f"{number:04d}_{name}_{time_s:.3f}s.png", png=buffer.getvalue(), time_s=time_s)
 
 
-def _page_html(sections: Sequence[str], note: str | None) -> str:
+def _page_html(sections: Sequence[str], title: str, note: str | None, head: str) -> str:
     remark = f'<p class="note">{_escape(note)}</p>' if note else ""
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Evidence</title><style>{STYLE}</style></head><body><h1>Evidence</h1>{remark}"
+        f"<title>{_escape(title)}</title><style>{STYLE}</style></head><body><h1>{_escape(title)}</h1>{remark}{head}"
         f"<p>{_legend()}</p>{''.join(sections)}</body></html>"
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from ser_fast.errors import InputError
-from trainer.presets import Grpo, Sft, SftToy
+from trainer.presets import Grpo, Sft, SftToy, Toy
 
 if TYPE_CHECKING:
     from trainer.policy import Policy
@@ -20,13 +20,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     import tyro
 
     presets = (
-        Annotated[Grpo, tyro.conf.subcommand("grpo")]
+        Annotated[Toy, tyro.conf.subcommand("toy")]
+        | Annotated[Grpo, tyro.conf.subcommand("grpo")]
         | Annotated[Sft, tyro.conf.subcommand("sft")]
         | Annotated[SftToy, tyro.conf.subcommand("sft-toy")]
     )
     config = tyro.cli(presets, prog="ser-train", description="Train a policy.", args=argv)
     try:
-        if isinstance(config, Grpo):
+        if isinstance(config, Toy):
+            _toy(config)
+        elif isinstance(config, Grpo):
             _grpo(config)
         elif isinstance(config, Sft):
             _sft(config)
@@ -37,6 +40,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _fail(f"{error.filename or 'output'}: {error.strerror or error}")
     return 0
+
+
+def _toy(config: Toy) -> None:
+    from trainer.toy.evaluate import write_asked
+    from trainer.toy.files import write_split
+
+    write_split(config.videos, split="train", seed=0, num_clips=config.num_clips)
+    if config.held_out is not None and config.held_out_videos is not None:
+        scenes = write_split(config.held_out_videos, split="held-out", seed=0, num_clips=config.num_held_out)
+        write_asked(config.held_out, scenes)
+    _grpo(config)
 
 
 def _grpo(config: Grpo) -> None:
@@ -74,13 +88,14 @@ def _sft(config: Sft) -> None:
         config=config.steps,
         on_step=lambda step, loss: progress("sft", step, config.steps.num_steps, loss),
     )
-    print(write_folder(config.run / "model", policy.model, like=config.model))
+    print(write_folder(config.run / "model", policy.model, like=policy.name))
 
 
 def _sft_toy(config: SftToy) -> None:
     from trainer.policy import Policy
     from trainer.progress import Progress
-    from trainer.toy.models import POLICY, PROMPT
+    from trainer.toy import POLICY
+    from trainer.toy.models import PROMPT
     from trainer.toy.recipe import make_policy, write_data
 
     shipped = Policy.load(POLICY, prompt=PROMPT)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -14,22 +15,25 @@ from ser_fast.errors import InputError
 from ser_fast.jsonl import read_questions, rollout_to_json, write_text
 from ser_fast.pipeline import score_rollouts
 from ser_fast.referee import Referee, VLMReferee
-from ser_fast.rewards import get_reward
+from ser_fast.rewards import RewardConfig, get_reward
 from ser_fast.types import Question, ScoredRollouts
 from trainer import checkpoint
 from trainer.evaluate import Figures, evidence_figures
 from trainer.learn import add_gradient, lessons_of
-from trainer.metrics import Metrics
+from trainer.metrics import Board, Metrics
 from trainer.order import Order
 from trainer.policy import Policy, write_folder
 from trainer.presets import Grpo
 from trainer.progress import Progress
-from trainer.rollout import Frames, roll_out
+from trainer.report import write_report
+from trainer.rollout import Frames, Group, roll_out
 from trainer.run import open_run, stop_on_sigterm
 from trainer.watch import figures_of_step
 
 MAX_STEPS = 1_000_000
 """Seeds of a run lie so far apart from those of the next."""
+NUM_SHOWN = 12
+"""Held-out answers on the page of the report."""
 STAGES = ("generate", "score", "learn")
 COLD_STEPS, COLD_SHARE = 4, 0.05
 """A policy of which so few completions cite anything in its first steps has nothing that reinforcement could prefer."""
@@ -63,12 +67,21 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
         policy.model.load_state_dict(states["model"])
         optimizer.load_state_dict(states["optimizer"])
     metrics, evaluations = Metrics(folder, first_step=first), Metrics(folder, first_step=first, name="evaluations.jsonl")
+    board = Board(folder, first_step=first)
     order = Order(len(questions), config.num_prompts, config.seed)
     progress = Progress()
+
+    def look(step: int) -> list[Group]:
+        """Measures the policy on the held-out questions."""
+        figures, groups = evaluate(policy, held_out, held_out_frames, config)
+        evaluations.write(step, **figures.to_json())
+        board.write(step, "held out", figures.to_json())
+        return groups
+
     with stop_on_sigterm() as stop:
         for step in range(first, config.num_steps):
             if held_out and step % config.evaluate_every == 0:
-                evaluations.write(step, **evaluate(policy, held_out, held_out_frames, config).to_json())
+                look(step)
 
             clock = [time.perf_counter()]
             groups = roll_out(
@@ -82,12 +95,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
                 batch_size=config.prompts_at_once,
             )
             clock.append(time.perf_counter())
-            scored = score_rollouts(
-                [rollout for group in groups for rollout in group.rollouts],
-                clips={group.question.media: group.clip for group in groups},
-                referee=referee,
-                reward=reward,
-            )
+            scored = score(groups, referee, reward)
             clock.append(time.perf_counter())
             lessons = lessons_of(groups, scored.table)
             learnt = add_gradient(policy, lessons, config.loss, groups_at_once=config.prompts_at_once, reference=reference)
@@ -99,17 +107,17 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
             optimizer.zero_grad(set_to_none=True)
             clock.append(time.perf_counter())
 
-            write_rollouts(folder, step, scored)
-            metrics.write(
-                step,
-                **figures_of_step(groups, scored),
-                loss=learnt.loss,
-                clipped=learnt.clipped,
-                kl=learnt.kl,
-                gradient_norm=norm.item(),
-                groups_without_variance=len(groups) - learnt.num_lessons,
-                seconds=dict(zip(STAGES, (b - a for a, b in itertools.pairwise(clock)), strict=True)),
-            )
+            figures = figures_of_step(groups, scored) | {
+                "loss": learnt.loss,
+                "clipped": learnt.clipped,
+                "kl": learnt.kl,
+                "gradient_norm": norm.item(),
+                "groups_without_variance": len(groups) - learnt.num_lessons,
+                "seconds": dict(zip(STAGES, (b - a for a, b in itertools.pairwise(clock)), strict=True)),
+            }
+            write_rollouts(folder, f"step_{step}", scored)
+            metrics.write(step, **figures)
+            board.write(step, "train", figures)
             progress("grpo", step, config.num_steps, learnt.loss)
             if step + 1 == COLD_STEPS:
                 _check_claims(metrics)
@@ -118,11 +126,22 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
             if stop.asked:
                 return folder
     if held_out:
-        evaluations.write(config.num_steps, **evaluate(policy, held_out, held_out_frames, config).to_json())
-    return write_folder(folder / "model", policy.model, like=config.model)
+        write_rollouts(folder, "held_out", score(look(config.num_steps)[:NUM_SHOWN], referee, reward))
+    write_report(folder, config.held_out_videos or config.videos)
+    return write_folder(folder / "model", policy.model, like=policy.name)
 
 
-def evaluate(policy: Policy, questions: list[Question], frames: Frames, config: Grpo) -> Figures:
+def score(groups: Sequence[Group], referee: Referee, reward: RewardConfig) -> ScoredRollouts:
+    """Claims are judged in the frames that the policy saw."""
+    return score_rollouts(
+        [rollout for group in groups for rollout in group.rollouts],
+        clips={group.question.media: group.clip for group in groups},
+        referee=referee,
+        reward=reward,
+    )
+
+
+def evaluate(policy: Policy, questions: Sequence[Question], frames: Frames, config: Grpo) -> tuple[Figures, list[Group]]:
     """What the policy answers greedily, against the labels of the questions."""
     groups = roll_out(
         policy,
@@ -141,17 +160,18 @@ def evaluate(policy: Policy, questions: list[Question], frames: Frames, config: 
         frame_hw=frame_hw,
         duration_s=[group.clip.duration for group in groups],
     )
-    return evidence_figures(questions, claims, report, frame_hw=frame_hw, truncated=[rollout.truncated for rollout in rollouts])
+    truncated = [rollout.truncated for rollout in rollouts]
+    return evidence_figures(questions, claims, report, frame_hw=frame_hw, truncated=truncated), groups
 
 
-def write_rollouts(folder: Path, step: int, scored: ScoredRollouts) -> None:
-    """`rollouts/step_N.jsonl` and `scored/step_N.jsonl`: `ser-fast score` and `render` take them as they are."""
+def write_rollouts(folder: Path, name: str, scored: ScoredRollouts) -> None:
+    """`rollouts/<name>.jsonl` and `scored/<name>.jsonl`: `ser-fast score` and `render` take them as they are."""
     for kind, lines in (
         ("rollouts", [json.dumps(rollout_to_json(rollout)) for rollout in scored.rollouts]),
         ("scored", scored.to_json_lines(timings=False)),
     ):
         (folder / kind).mkdir(exist_ok=True)
-        write_text(folder / kind / f"step_{step}.jsonl", "".join(f"{line}\n" for line in lines))
+        write_text(folder / kind / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
 
 
 def _check_claims(metrics: Metrics) -> None:

@@ -1,8 +1,9 @@
-"""Figures of a run: one JSON line a step."""
+"""Figures of a run: one JSON line a step, and the same for TensorBoard."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -35,3 +36,21 @@ def _whole_lines(path: Path) -> list[str]:
         return []
     text = path.read_text(encoding="utf-8")
     return text[: text.rfind("\n") + 1].splitlines()
+
+
+class Board:
+    """The numbers of a run as TensorBoard reads them; a run that resumes at a step takes back what came after it."""
+
+    def __init__(self, run: Path, *, first_step: int) -> None:
+        from torch.utils.tensorboard import SummaryWriter  # needs the package tensorboard
+
+        self._writer: Any = SummaryWriter(str(run / "tensorboard"), purge_step=first_step)
+
+    def write(self, step: int, group: str, figures: Mapping[str, Any]) -> None:
+        """Those that are numbers; tables by name below their own."""
+        for name, value in figures.items():
+            if isinstance(value, Mapping):
+                self.write(step, f"{group}/{name}", value)
+            elif isinstance(value, (int, float)):
+                self._writer.add_scalar(f"{group}/{name}", value, step)
+        self._writer.flush()

@@ -21,12 +21,15 @@ from ser_fast.referee.views import view_pixels
 from trainer.batch import Batch, ClipTree, make_batch
 from trainer.decode import Completion, Decoder, Prompt
 from trainer.prompt import ClipPrompt, PolicyPrompts, PromptConfig, system_text
+from trainer.toy import POLICY
 
 
 class Policy:
     """A loaded model with its prompts."""
 
     def __init__(self, loaded: LoadedVLM, *, prompt: PromptConfig | None = None) -> None:
+        self.name = loaded.name
+        """Folder or hub name it came from."""
         self.model: Any = loaded.model
         self.tokenizer = loaded.tokenizer
         self.spec = loaded.spec
@@ -50,8 +53,12 @@ class Policy:
         dtype: torch.dtype | str = "auto",
         prompt: PromptConfig | None = None,
     ) -> Policy:
-        """Loads a folder in the published layout. Errors as `load_vlm`."""
-        return cls(load_vlm(folder, device=torch.device(device), dtype=dtype), prompt=prompt)
+        """Loads a folder in the published layout, a name on the hub, or "toy", the policy that ships with the trainer.
+
+        Raises:
+            ModelLoadError: as `load_vlm`.
+        """
+        return cls(load_vlm(POLICY if folder == "toy" else folder, device=torch.device(device), dtype=dtype), prompt=prompt)
 
     def silent_tokens(self) -> list[int]:
         """Ids that are never written: marks of chats and images, and those beyond the tokenizer."""
@@ -121,9 +128,12 @@ class Policy:
 
 
 def write_folder(folder: Path, model: Any, *, like: str | os.PathLike[str]) -> Path:
-    """Writes a model in the published layout, with the tokenizer and the settings of the folder that it came from."""
+    """Writes a model in the published layout, with tokenizer and settings of the folder or hub name that it came from."""
+    from transformers.utils.hub import cached_file
+
     folder.mkdir(parents=True, exist_ok=True)
-    for file in Path(like).iterdir():
+    source = Path(like) if Path(like).is_dir() else Path(cached_file(os.fspath(like), "config.json")).parent
+    for file in source.iterdir():
         if file.suffix in (".json", ".jinja", ".txt") and "safetensors" not in file.name:
             shutil.copyfile(file, folder / file.name)
     with quiet_transformers():

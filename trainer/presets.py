@@ -8,6 +8,7 @@ from pathlib import Path
 from trainer.loss import LossConfig
 from trainer.prompt import PromptConfig
 from trainer.supervised import SupervisedConfig
+from trainer.toy.models import PROMPT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +74,37 @@ class Grpo:
     seed: int = 0
     device: str = "cpu"
     prompt: PromptConfig = field(default_factory=PromptConfig)
+
+
+WORLD = Path("build/toy-world")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toy(Grpo):
+    """Reinforce the toy policy in its world, on a CPU in minutes: models and videos come with the project."""
+
+    model: str = "toy"
+    data: Path = WORLD / "train" / "questions.jsonl"
+    videos: Path = WORLD / "train"
+    """Made if they are not there, as the held-out ones."""
+    referee: str = "toy"
+    run: Path = Path("build/grpo-toy")
+    held_out: Path | None = WORLD / "held-out" / "asked.jsonl"
+    held_out_videos: Path | None = WORLD / "held-out"
+    num_clips: int = 256
+    """Of the train split, six questions on each."""
+    num_held_out: int = 256
+    """Clips of the held-out split, one question on each."""
+    num_steps: int = 60
+    num_prompts: int = 24
+    prompts_at_once: int = 24
+    max_new_tokens: int = 112
+    learning_rate: float = 1e-4
+    fps: float = 1.0
+    max_frames: int = 6
+    evaluate_every: int = 20
+    save_every: int = 10
+    prompt: PromptConfig = field(default_factory=lambda: PROMPT)
 
 
 @dataclass(frozen=True, kw_only=True)

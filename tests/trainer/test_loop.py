@@ -26,8 +26,9 @@ from trainer.loop import train
 from trainer.loss import LossConfig
 from trainer.policy import Policy
 from trainer.presets import Grpo
+from trainer.toy import POLICY
 from trainer.toy.files import write_split
-from trainer.toy.models import POLICY, PROMPT
+from trainer.toy.models import PROMPT
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +80,11 @@ def test_a_run_writes_what_it_should(world: Path, tmp_path: Path) -> None:
         assert row["level_mass"] > 0.9
     assert [row["step"] for row in _rows(run, "evaluations.jsonl")] == [0, 2]
     assert all(0 <= row["where"] <= 1 and row["num"] == 36 for row in _rows(run, "evaluations.jsonl"))
+    page = (run / "report" / "index.html").read_text()
+    assert page.count('<div class="response') == 12
+    assert "<svg" in page
+    assert "On 36 held-out questions" in page
+    assert list((run / "tensorboard").iterdir())
     rollouts = read_rollouts(run / "rollouts" / "step_1.jsonl")
     assert len(rollouts) == 12
     assert len({rollout.group for rollout in rollouts}) == 3
@@ -116,7 +122,8 @@ def test_no_label_is_read(world: Path, tmp_path: Path, monkeypatch: pytest.Monke
         ]
 
     monkeypatch.setattr(loop, "read_questions", blinded)
-    monkeypatch.setattr(loop, "write_rollouts", lambda *_: None)
+    monkeypatch.setattr(loop, "write_rollouts", lambda *_: None)  # JSON has no NaN
+    monkeypatch.setattr(loop, "write_report", lambda *_: None)
     train(_config(world, tmp_path / "b"))
     assert _rows(tmp_path / "a") == _rows(tmp_path / "b")
 

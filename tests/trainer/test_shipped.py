@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
 from ser_fast.assets import TOY_REFEREE
 from ser_fast.referee import VLMReferee
-from ser_fast.types import RefereeRequest
+from ser_fast.types import Clip, RefereeRequest
 from tests.support.referee import make_clip
 from trainer.policy import Policy
+from trainer.toy import POLICY
 from trainer.toy.evaluate import ask, complete, measure
 from trainer.toy.files import write_split
 from trainer.toy.lessons import seen_clip
 from trainer.toy.measure_referee import jittered_claims, measure_referee, policy_claims
-from trainer.toy.models import POLICY, PROMPT
+from trainer.toy.models import PROMPT
 from trainer.toy.world import Scene
 
 QUICK, FULL = 64, 320
@@ -69,18 +72,31 @@ def test_the_referee_knows_its_world(
     assert figures.level_mass >= 0.9
 
 
+def _black(clip: Clip) -> Clip:
+    return dataclasses.replace(clip, frames=torch.zeros_like(clip.frames))
+
+
 def test_the_policy_is_a_cold_start(held_out: tuple[Path, list[Scene]], record_property: Callable[[str, object], None]) -> None:
-    """It cites, and there is room above it."""
+    """It cites what it sees, and there is room above it."""
     folder, scenes = held_out
     policy = Policy.load(POLICY, prompt=PROMPT)
     asked = ask(scenes)
     clips = [seen_clip(folder, scene) for scene in scenes]
-    durations = [clip.duration for clip in clips]
-    figures = measure(policy, asked, complete(policy, clips, [question.question for question in asked]), durations)
+    questions, durations = [question.question for question in asked], [clip.duration for clip in clips]
+    figures = measure(policy, asked, complete(policy, clips, questions), durations)
     for name, value in figures.to_json().items():
         record_property(name, value)
     assert figures.without_claims <= 0.05
     assert figures.truncated <= 0.05
-    assert 0.4 <= figures.what <= 0.9
+    assert figures.when is not None
+    assert figures.where is not None
+    assert 0.5 <= figures.what <= 0.9
     assert 0.4 <= figures.when <= 0.7
-    assert 0.05 <= figures.where <= 0.5
+    assert 0.15 <= figures.where <= 0.5
+    blind = measure(policy, asked, complete(policy, [_black(clip) for clip in clips], questions), durations)
+    assert blind.when is not None
+    assert blind.where is not None
+    assert figures.what - blind.what > 0.3, "it looks at the frames"
+    assert figures.where - blind.where > 0.1
+    if len(scenes) == FULL:
+        assert figures.when - blind.when > 0.1

@@ -20,16 +20,18 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from ser_fast.assets import TOY_REFEREE
 from ser_fast.errors import InputError
 from ser_fast.referee import VLMReferee
 from ser_fast.types import Clip
 from trainer.policy import Policy
 from trainer.progress import Progress
+from trainer.toy import POLICY
 from trainer.toy.chains import measure_chains
 from trainer.toy.evaluate import ask, complete, measure
 from trainer.toy.lessons import seen_clip
 from trainer.toy.measure_referee import figures_of, jittered_claims, policy_claims
-from trainer.toy.models import POLICY, PROMPT, REFEREE
+from trainer.toy.models import PROMPT
 from trainer.toy.recipe import SEED, can_make_referee, make_policy, make_referee, write_data
 from trainer.toy.world import Scene
 
@@ -61,7 +63,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return 1
         _tell(f"trained: {time.perf_counter() - begin:.0f} s")
         tables["rebuilt"] = figures(args.work / "policy", args.work / "referee", args.work / "held-out", held_out)
-    tables["shipped"] = figures(POLICY, REFEREE, args.work / "held-out", held_out)
+    tables["shipped"] = figures(POLICY, TOY_REFEREE, args.work / "held-out", held_out)
     show(tables)
     _tell(f"all: {time.perf_counter() - begin:.0f} s")
     return 0

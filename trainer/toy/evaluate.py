@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from ser_fast.claims import parse_claims
-from ser_fast.jsonl import question_from_json
+from ser_fast.jsonl import question_from_json, write_text
 from ser_fast.types import ClaimBatch, Clip, ParseReport, Question
 from trainer.evaluate import Figures, evidence_figures
 from trainer.policy import Policy
@@ -37,9 +40,14 @@ class Asked:
         return str(getattr(self.thing, self.attribute))
 
     @property
+    def line(self) -> dict[str, Any]:
+        """As it stands in `questions.jsonl`."""
+        return question_line(self.scene, self.thing, self.attribute)
+
+    @property
     def row(self) -> Question:
-        """Its line in `questions.jsonl`."""
-        return question_from_json(question_line(self.scene, self.thing, self.attribute))
+        """As it is read from there."""
+        return question_from_json(self.line)
 
 
 def ask(scenes: Sequence[Scene]) -> list[Asked]:
@@ -48,6 +56,11 @@ def ask(scenes: Sequence[Scene]) -> list[Asked]:
         Asked(scene=scene, thing=scene.things[i % len(scene.things)], attribute=("color", "shape")[i // len(scene.things) % 2])
         for i, scene in enumerate(scenes)
     ]
+
+
+def write_asked(path: Path, scenes: Sequence[Scene]) -> None:
+    """The question lines of `ask`."""
+    write_text(path, "".join(json.dumps(question.line) + "\n" for question in ask(scenes)))
 
 
 def complete(

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ser_fast.assets import TOY_REFEREE
 from ser_fast.testing import write_random_vlm
 from trainer.prompt import PromptConfig
 from trainer.toy.tokenizer import toy_tokenizer
-
-POLICY = Path(__file__).parent / "policy"
-REFEREE = TOY_REFEREE
-"""The shipped models."""
 
 POLICY_TOKENS, REFEREE_TOKENS = 9, 16
 """Of an image: the policy sees a frame as 84 x 84, the referee a frame or a crop as 112 x 112 pixels."""
