@@ -277,7 +277,7 @@ def test_an_existing_result_survives_bad_input(place: Workplace) -> None:
 
 def test_unknown_presets_are_named(place: Workplace, capsys: pytest.CaptureFixture[str]) -> None:
     assert place.score("--reward", "sor") == 2
-    assert capsys.readouterr().err == "ser-fast: reward: expected a RewardConfig or one of ser, got 'sor'\n"
+    assert capsys.readouterr().err == "ser-fast: reward: expected a RewardConfig or one of ser, answer, got 'sor'\n"
 
 
 def test_render_draws_every_claim_and_needs_nothing_else(place: Workplace, capsys: pytest.CaptureFixture[str]) -> None:

@@ -170,5 +170,5 @@ def test_the_defaults_are_those_of_the_reconstruction() -> None:
 def test_presets_by_name() -> None:
     for name, preset in PRESETS.items():
         assert get_reward(name) == preset()
-    with pytest.raises(InputError, match="reward: expected a RewardConfig or one of ser, got 'sor'"):
+    with pytest.raises(InputError, match="reward: expected a RewardConfig or one of ser, answer, got 'sor'"):
         get_reward("sor")

@@ -117,7 +117,7 @@ def test_better_completions_become_likelier(policy: Policy) -> None:
         """Log-probability of the best completion of the first group less that of its worst."""
         batch = make_batch([groups[0].tree((2, 1))], policy.prompts)
         logprob = policy.logprobs(batch)
-        return float(logprob[batch.owners == 0].sum() - logprob[batch.owners == 1].sum())
+        return (logprob[batch.owners == 0].sum() - logprob[batch.owners == 1].sum()).item()
 
     before = gap()
     add_gradient(policy, lessons, LossConfig())

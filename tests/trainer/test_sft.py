@@ -172,6 +172,6 @@ def test_the_toy_prompt_is_shown_without_making_its_world(
     assert main(["sft-toy", "--show-prompt"]) == 0
     shown = capsys.readouterr().out
     assert shown.count("<image>") == 6
-    assert "Frame 1 at" in shown
+    assert "0.00 s: <|vision_start|>" in shown
     assert "What " in shown
     assert list(tmp_path.iterdir()) == []
