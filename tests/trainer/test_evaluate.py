@@ -12,6 +12,7 @@ import torch
 
 from ser_fast.types import Clip, RefereeRequest, RefereeScores
 from tests.support.toy import make_toy_scene, make_toy_thing
+from trainer.evaluate import true_boxes
 from trainer.policy import Policy
 from trainer.toy.boxes import in_pixels, jittered, overlap
 from trainer.toy.evaluate import Asked, ask, measure
@@ -55,6 +56,20 @@ def test_lgm_caps_each_mean(policy: Policy) -> None:
     assert figures.lgm == pytest.approx(math.log(4))
     full = measure(policy, [ASKED] * 4, [right] * 4, [6.0] * 4)
     assert full.lgm == pytest.approx(math.log(8)), "ln(1 / (1 - cap)), not infinity"
+
+
+def test_labels_say_where_things_are_at_any_time() -> None:
+    """Boxes at whole seconds, and straight lines between them: as the simulator, to four digits."""
+    rng = random.Random(0)
+    for i in range(60):
+        scene = make_scene("validation", 3, i)
+        for thing in scene.things:
+            row = Asked(scene=scene, thing=thing, attribute="color").row
+            for time_s in (round(rng.uniform(0, SECONDS), 2) for _ in range(8)):
+                box, found = thing.box(time_s), true_boxes(row, time_s)
+                assert len(found) == (box is not None)
+                if box is not None:
+                    assert found[0] == pytest.approx(box, abs=5e-4)
 
 
 def test_questions_take_turns() -> None:
