@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ser_fast import cli
+from ser_fast.jsonl import write_json_lines
 from trainer.policy import Policy
 from trainer.toy import POLICY
 from trainer.toy.boxes import true_iou
@@ -32,7 +33,7 @@ NOTE = "Policy and referee are the toy models of this project; they know coloure
 def main() -> int:
     asked = ask(write_split(OUT, split="held-out", seed=SEED, num_clips=NUM_CLIPS))
     rollouts, scored = OUT / "rollouts.jsonl", OUT / "scored.jsonl"
-    rollouts.write_text("".join(json.dumps(row) + "\n" for row in _rollouts(asked)), encoding="utf-8")
+    write_json_lines(rollouts, _rollouts(asked))
     inputs = ["--rollouts", str(rollouts), "--videos", str(OUT)]
     code = cli.main(["score", *inputs, "--referee", "toy", "--out", str(scored)])
     code = code or cli.main(["render", *inputs, "--scored", str(scored), "--out", str(OUT / "page"), "--note", NOTE])

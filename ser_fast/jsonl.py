@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,6 +53,11 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         part.replace(target)
     finally:
         part.unlink(missing_ok=True)
+
+
+def write_json_lines(path: str | os.PathLike[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """One object a line; as `write_text`."""
+    write_text(path, "".join(json.dumps(row) + "\n" for row in rows))
 
 
 def question_from_json(row: Mapping[str, Any]) -> Question:

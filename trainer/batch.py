@@ -44,7 +44,6 @@ class Batch:
     """int64[N]."""
     owners: torch.Tensor
     """int64[N]: which completion each target belongs to, counted through all trees."""
-    num_completions: int
 
 
 def make_batch(trees: Sequence[ClipTree], prompts: PolicyPrompts, *, device: torch.device | str = "cpu") -> Batch:
@@ -78,5 +77,4 @@ def make_batch(trees: Sequence[ClipTree], prompts: PolicyPrompts, *, device: tor
         columns=torch.tensor(columns, device=device),
         targets=torch.tensor(targets, device=device),
         owners=torch.tensor(owners, device=device),
-        num_completions=len(examples),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ser_fast.ops import box_iou
-from ser_fast.types import Box, ClaimBatch, ParseReport, Question
+from ser_fast.types import Box, ClaimBatch, ParseReport, Question, hull
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,7 +66,7 @@ def evidence_figures(
             begin, end = question.interval
             when.append(mean([float(begin <= time_s < end) for time_s in times]))
         if question.boxes:
-            hulls = [_hull(claims.claim_boxes(c)) for c in rows]
+            hulls = [hull(claims.claim_boxes(c)) for c in rows]
             where.append(mean([_iou(question, t, hull, frame_hw[r]) for t, hull in zip(times, hulls, strict=True)]))
     three = [mean(values) if values else None for values in (what, when, where)]
     known = [value for value in three if value is not None]
@@ -117,10 +117,6 @@ def _iou(question: Question, time_s: float, box: Box, frame_hw: tuple[int, int])
     height, width = frame_hw
     truth = [(x1 * width, y1 * height, x2 * width, y2 * height) for x1, y1, x2, y2 in true_boxes(question, time_s)]
     return float(box_iou(torch.tensor([box]), torch.tensor(truth)).max()) if truth else 0.0
-
-
-def _hull(boxes: Sequence[Box]) -> Box:
-    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
 
 
 def mean(values: Sequence[float]) -> float:

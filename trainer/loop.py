@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
-import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,13 +12,14 @@ import torch
 
 from ser_fast.claims import parse_claims
 from ser_fast.errors import InputError
-from ser_fast.jsonl import read_questions, rollout_to_json, write_text
+from ser_fast.jsonl import read_questions, rollout_to_json, write_json_lines, write_text
 from ser_fast.pipeline import score_rollouts
 from ser_fast.referee import Referee, VLMReferee
 from ser_fast.rewards import RewardConfig, get_reward
 from ser_fast.types import Question, ScoredRollouts
 from trainer import checkpoint
 from trainer.evaluate import Figures, evidence_figures
+from trainer.frames import Frames
 from trainer.learn import add_gradient, lessons_of
 from trainer.metrics import Board, Metrics
 from trainer.order import Order
@@ -26,12 +27,14 @@ from trainer.policy import Policy, write_folder
 from trainer.presets import Grpo
 from trainer.progress import Progress
 from trainer.report import write_report
-from trainer.rollout import Frames, Group, roll_out
+from trainer.rollout import Group, roll_out
 from trainer.run import open_run, stop_on_sigterm
 from trainer.watch import figures_of_step
 
 MAX_STEPS = 1_000_000
 """Seeds of a run lie so far apart from those of the next."""
+NUM_KEPT = 256
+"""Clips that stay decoded, of the data and of the held-out data each."""
 NUM_SHOWN = 12
 """Held-out answers on the page of the report."""
 STAGES = ("generate", "score", "learn")
@@ -58,8 +61,8 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     reference = Policy.load(config.model, device=config.device, prompt=config.prompt) if config.loss.kl else None
     referee = referee or VLMReferee(config.referee, device=config.device)
     folder = open_run(config.run, config, may_differ=("num_steps", "run"))
-    frames = Frames(config.videos, fps=config.fps, max_frames=config.max_frames)
-    held_out_frames = Frames(config.held_out_videos or config.videos, fps=config.fps, max_frames=config.max_frames)
+    frames_of = functools.partial(Frames, fps=config.fps, max_frames=config.max_frames, keep=NUM_KEPT)
+    frames, held_out_frames = frames_of(config.videos), frames_of(config.held_out_videos or config.videos)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
     first = 0
     if (found := checkpoint.latest(folder)) is not None:
@@ -73,9 +76,10 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
 
     def look(step: int) -> list[Group]:
         """Measures the policy on the held-out questions."""
-        figures, groups = evaluate(policy, held_out, held_out_frames, config)
-        evaluations.write(step, **figures.to_json())
-        board.write(step, "held out", figures.to_json())
+        measured, groups = evaluate(policy, held_out, held_out_frames, config)
+        figures = measured.to_json()
+        evaluations.write(step, **figures)
+        board.write(step, "held out", figures)
         return groups
 
     with stop_on_sigterm() as stop:
@@ -166,12 +170,11 @@ def evaluate(policy: Policy, questions: Sequence[Question], frames: Frames, conf
 
 def write_rollouts(folder: Path, name: str, scored: ScoredRollouts) -> None:
     """`rollouts/<name>.jsonl` and `scored/<name>.jsonl`: `ser-fast score` and `render` take them as they are."""
-    for kind, lines in (
-        ("rollouts", [json.dumps(rollout_to_json(rollout)) for rollout in scored.rollouts]),
-        ("scored", scored.to_json_lines(timings=False)),
-    ):
+    for kind in ("rollouts", "scored"):
         (folder / kind).mkdir(exist_ok=True)
-        write_text(folder / kind / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
+    write_json_lines(folder / "rollouts" / f"{name}.jsonl", map(rollout_to_json, scored.rollouts))
+    lines = scored.to_json_lines(timings=False)
+    write_text(folder / "scored" / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
 
 
 def _check_claims(metrics: Metrics) -> None:

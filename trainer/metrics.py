@@ -27,7 +27,12 @@ class Metrics:
 
     def rows(self) -> list[dict[str, Any]]:
         """All that is written."""
-        return [json.loads(line) for line in _whole_lines(self._path)]
+        return read_rows(self._path)
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """What a run has written into a file of figures; none where there is no such file."""
+    return [json.loads(line) for line in _whole_lines(path)]
 
 
 def _whole_lines(path: Path) -> list[str]:

@@ -88,9 +88,7 @@ class Policy:
             image_grid_thw=grid,
             use_cache=False,
         ).last_hidden_state
-        logprob, _ = token_logprob(
-            hidden[batch.rows, batch.columns].float(), self.model.lm_head.weight.float(), batch.targets.to(self.device)
-        )
+        logprob, _ = token_logprob(hidden[batch.rows, batch.columns].float(), self.model.lm_head.weight.float(), batch.targets)
         return logprob
 
     def generate(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import io
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 from ser_fast.jsonl import read_rollouts
 from ser_fast.render import render
 from ser_fast.video import MediaFolder
+from trainer.metrics import read_rows
 
 CURVES = (
     ("reward", ("reward", "answer", "format", "evidence")),
@@ -36,7 +36,7 @@ def write_report(run: Path, videos: Path, *, note: str | None = None) -> Path:
         videos: what the held-out rollouts are about.
         note: a remark for the top of the page.
     """
-    steps, evaluations = _rows(run / "metrics.jsonl"), _rows(run / "evaluations.jsonl")
+    steps, evaluations = read_rows(run / "metrics.jsonl"), read_rows(run / "evaluations.jsonl")
     name = "held_out" if (run / "scored" / "held_out.jsonl").exists() else f"step_{steps[-1]['step']}"
     head = f"{_table(evaluations)}<h2>Curves</h2>{_curves(steps, evaluations)}<h2>Evidence at the end</h2>"
     return render(
@@ -99,7 +99,3 @@ def _smooth(values: Sequence[float]) -> list[float]:
         total, weight = SMOOTH * total + (1 - SMOOTH) * value, SMOOTH * weight + (1 - SMOOTH)
         smoothed.append(total / weight)
     return smoothed
-
-
-def _rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []

@@ -3,35 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ser_fast.types import Clip, Question, Rollout
-from ser_fast.video import load_clip, load_image
 from trainer.batch import Branch, ClipTree
 from trainer.decode import Completion, Prompt
+from trainer.frames import Frames
 from trainer.policy import Policy
-
-
-class Frames:
-    """The frames that a policy sees of the media of questions; the last `keep` clips stay decoded."""
-
-    def __init__(self, videos: str | os.PathLike[str], *, fps: float, max_frames: int, keep: int = 256) -> None:
-        self._videos, self._fps, self._max_frames = Path(videos), fps, max_frames
-        self._load = functools.lru_cache(keep)(self._decode)
-
-    def of(self, question: Question) -> Clip:
-        """Raises DecodeError."""
-        return self._load(question.media, question.image is not None, question.start, question.end)
-
-    def _decode(self, media: str, is_image: bool, start: float | None, end: float | None) -> Clip:
-        path = self._videos / media
-        if is_image:
-            return load_image(path)
-        return load_clip(path, fps=self._fps, max_frames=self._max_frames, start=start, end=end)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

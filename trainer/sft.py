@@ -15,9 +15,9 @@ import torch
 
 from ser_fast.errors import DataError
 from ser_fast.jsonl import question_from_json, read_json_lines
-from ser_fast.types import Clip, CoordSpace, Question
-from ser_fast.video import load_clip, load_image
+from ser_fast.types import CoordSpace, Question
 from trainer.batch import Branch, ClipTree
+from trainer.frames import Frames
 from trainer.order import Order
 from trainer.policy import Policy
 
@@ -148,8 +148,8 @@ class Examples:
         num_clips: of a batch.
         seed: of the order of clips.
         """
-        self._policy, self._videos = policy, Path(videos)
-        self._fps, self._max_frames = fps, max_frames
+        self._policy = policy
+        self._frames = Frames(videos, fps=fps, max_frames=max_frames, keep=0)
         by_media: dict[str, list[Example]] = {}
         for example in examples:
             by_media.setdefault(example.question.media, []).append(example)
@@ -168,7 +168,7 @@ class Examples:
         return self._policy.show(tree.clip, branch.question + branch.completions[0])
 
     def _tree(self, group: list[Example]) -> ClipTree:
-        prompt = self._policy.prompts.clip(self._load(group[0].question))
+        prompt = self._policy.prompts.clip(self._frames.of(group[0].question))
         space = self._policy.prompts.coord_space(prompt.size)
         return ClipTree(
             clip=prompt,
@@ -180,9 +180,3 @@ class Examples:
                 for example in group
             ),
         )
-
-    def _load(self, question: Question) -> Clip:
-        path = self._videos / question.media
-        if question.image is not None:
-            return load_image(path)
-        return load_clip(path, fps=self._fps, max_frames=self._max_frames, start=question.start, end=question.end)

@@ -21,7 +21,7 @@ from ser_fast.packing import Segment
 from ser_fast.referee.loading import PromptTokens
 from ser_fast.referee.views import View
 from ser_fast.text import clean
-from ser_fast.types import Box, BoxConvention, RefereeRequest
+from ser_fast.types import Box, BoxConvention, RefereeRequest, hull
 
 SYSTEM = "You check visual evidence. You answer with a single digit and nothing else."
 
@@ -190,8 +190,7 @@ def _join(
 def crop_box(boxes: Sequence[Box], frame_hw: tuple[int, int], config: RefereeConfig) -> tuple[int, int, int, int]:
     """The hull of the boxes with its margin, widened where it is too thin, inside the frame: whole pixels, half open."""
     height, width = frame_hw
-    x1, y1 = min(b[0] for b in boxes), min(b[1] for b in boxes)
-    x2, y2 = max(b[2] for b in boxes), max(b[3] for b in boxes)
+    x1, y1, x2, y2 = hull(boxes)
     margin_x = max(config.min_crop_margin_px, config.crop_margin * (x2 - x1))
     margin_y = max(config.min_crop_margin_px, config.crop_margin * (y2 - y1))
     x1, y1, x2, y2 = x1 - margin_x, y1 - margin_y, x2 + margin_x, y2 + margin_y

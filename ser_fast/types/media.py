@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,11 @@ Box = tuple[float, float, float, float]
 
 BoxConvention = Literal["pixels", "norm1000"]
 """How a model family writes boxes: pixels of the resized frame that it sees, or thousandths of the frame."""
+
+
+def hull(boxes: Sequence[Box]) -> Box:
+    """The smallest box that holds all of them; at least one."""
+    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

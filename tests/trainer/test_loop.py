@@ -26,6 +26,7 @@ from trainer.loop import train
 from trainer.loss import LossConfig
 from trainer.policy import Policy
 from trainer.presets import Grpo
+from trainer.prompt import PromptConfig
 from trainer.toy import POLICY
 from trainer.toy.files import write_split
 from trainer.toy.models import PROMPT
@@ -138,7 +139,7 @@ def test_any_family_takes_two_steps(family: str, world: Path, random_vlm: dict[s
         max_new_tokens=8,
         max_frames=2,
         loss=LossConfig(ratio="sequence", kl=0.1),
-        prompt=Grpo.__dataclass_fields__["prompt"].default_factory(),  # type: ignore[misc]
+        prompt=PromptConfig(),
     )
     Policy.load(train(config))
     assert len(_rows(tmp_path / "run")) == 2

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ser_fast.claims import parse_claims
-from ser_fast.jsonl import question_from_json, write_text
+from ser_fast.jsonl import question_from_json, write_json_lines
 from ser_fast.types import ClaimBatch, Clip, ParseReport, Question
 from trainer.evaluate import Figures, evidence_figures
 from trainer.policy import Policy
@@ -60,7 +59,7 @@ def ask(scenes: Sequence[Scene]) -> list[Asked]:
 
 def write_asked(path: Path, scenes: Sequence[Scene]) -> None:
     """The question lines of `ask`."""
-    write_text(path, "".join(json.dumps(question.line) + "\n" for question in ask(scenes)))
+    write_json_lines(path, (question.line for question in ask(scenes)))
 
 
 def complete(

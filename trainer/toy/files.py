@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ser_fast.jsonl import write_text
+from ser_fast.jsonl import write_json_lines
 from trainer.toy.tasks import question_about
 from trainer.toy.world import SECONDS, Scene, Thing, draw, make_scene
 
@@ -29,12 +29,13 @@ def write_split(folder: str | os.PathLike[str], *, split: str, seed: int, num_cl
     folder.mkdir(parents=True, exist_ok=True)
     scenes = [make_scene(split, seed, i) for i in range(num_clips)]
     truth = folder / "scenes.jsonl"
-    known = set(truth.read_text(encoding="utf-8").splitlines(keepends=True)) if truth.exists() else set()
-    for scene in scenes:
-        if _line(scene.to_json()) not in known:
+    known = set(truth.read_text(encoding="utf-8").splitlines()) if truth.exists() else set()
+    rows = [scene.to_json() for scene in scenes]
+    for scene, row in zip(scenes, rows, strict=True):
+        if json.dumps(row) not in known:
             (folder / scene.file).unlink(missing_ok=True)
-    write_text(truth, "".join(_line(scene.to_json()) for scene in scenes))
-    write_text(folder / "questions.jsonl", "".join(_line(row) for scene in scenes for row in questions(scene)))
+    write_json_lines(truth, rows)
+    write_json_lines(folder / "questions.jsonl", (row for scene in scenes for row in questions(scene)))
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda scene: _write_video(folder / scene.file, scene), scenes))
     return scenes
@@ -66,10 +67,6 @@ def _boxes(thing: Thing) -> Iterator[dict[str, Any]]:
     for second in range(SECONDS):
         if (box := thing.box(float(second))) is not None:
             yield {"time_s": float(second), "box": [round(v, 4) for v in box], "name": thing.name}
-
-
-def _line(row: dict[str, Any]) -> str:
-    return json.dumps(row) + "\n"
 
 
 def _write_video(path: Path, scene: Scene) -> None:
