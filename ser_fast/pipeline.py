@@ -25,7 +25,7 @@ from ser_fast.rewards import (
     format_reward,
     get_reward,
 )
-from ser_fast.types import ClaimBatch, Clip, ClipInfo, Question, RefereeRequest, RefereeScores, Rollout, ScoredRollouts
+from ser_fast.types import ClaimBatch, Clip, ClipInfo, Footage, Question, RefereeRequest, RefereeScores, Rollout, ScoredRollouts
 from ser_fast.video.sampling import sampled_times
 
 
@@ -44,7 +44,7 @@ class ClipSource(Protocol):
 def score_rollouts(
     rollouts: Sequence[Rollout],
     *,
-    clips: Mapping[str, Clip] | ClipSource,
+    clips: Mapping[str, Clip] | Sequence[Clip] | ClipSource,
     referee: Referee,
     reward: str | RewardConfig = "ser",
 ) -> ScoredRollouts:
@@ -56,7 +56,8 @@ def score_rollouts(
 
     Args:
         rollouts: R completions with their questions.
-        clips: decoded clips by media name (claims are judged in the nearest frame), or a source that decodes the cited frames.
+        clips: what the policy saw, one clip a rollout or one a media name (claims are judged in the nearest frame), or a source
+            that decodes the cited frames.
         referee: judges the claims.
         reward: a preset's name or a config.
 
@@ -65,12 +66,12 @@ def score_rollouts(
 
     Raises:
         RefusedMedia: a playlist, a script, another container, or a file beyond the limits.
-        InputError: a media name that clips lacks, a sampling rule that does not fit its video, labels that the reward needs and
-            a question lacks (found before anything is opened).
+        InputError: a media name that clips lacks, a clip without frames, other frames of the same window, a sampling rule that
+            does not fit its video, labels that the reward needs and a question lacks (found before anything is opened).
     """
     config = get_reward(reward)
     config.check_questions([rollout.question for rollout in rollouts])
-    source = _ClipMapping(clips) if isinstance(clips, Mapping) else clips
+    source = _decoded(rollouts, clips) if isinstance(clips, Mapping | Sequence) else clips
     with torch.device("cpu"):  # tables stand on the host, whatever the caller's default device
         return _score(rollouts, source, referee, config)
 
@@ -171,13 +172,13 @@ def _requests(
     faults: list[str | None],
 ) -> dict[int, RefereeRequest]:
     """Claim number -> what the referee is asked. Marks claims whose frame cannot be had in faults."""
-    by_media: dict[tuple[str | None, str | None], list[tuple[int, int]]] = {}
+    by_footage: dict[Footage, list[tuple[int, int]]] = {}
     for r, question in enumerate(questions):
         rows = [(r, c) for c in claims.responses.rows(r) if faults[c] is None]
-        by_media.setdefault((question.video, question.image), []).extend(rows)
+        by_footage.setdefault(question.footage, []).extend(rows)
     requests = {}
     times = claims.time_s.tolist()
-    for members in by_media.values():
+    for members in by_footage.values():
         if not members:
             continue
         try:
@@ -243,28 +244,35 @@ def _first_system_fault(claims: ClaimBatch, faults: Sequence[str | None], r: int
     return next((faults[c] for c in claims.responses.rows(r) if faults[c] and faults[c] not in set(PolicyFault)), None)
 
 
-class _ClipMapping:
+def _decoded(rollouts: Sequence[Rollout], clips: Mapping[str, Clip] | Sequence[Clip]) -> _Decoded:
+    if isinstance(clips, Sequence) and len(clips) != len(rollouts):
+        raise InputError(f"clips: expected one for each of {len(rollouts)} rollouts, got {len(clips)}")
+    by_footage: dict[Footage, Clip] = {}
+    for r, question in enumerate(rollout.question for rollout in rollouts):
+        if isinstance(clips, Mapping) and question.media not in clips:
+            raise InputError(f"clips: expected one called {question.media!r}, got none")
+        clip = clips[question.media] if isinstance(clips, Mapping) else clips[r]
+        if not len(clip.times):
+            raise InputError(f"clips: expected frames in the one called {question.media!r}, got none")
+        if not torch.equal(by_footage.setdefault(question.footage, clip).times, clip.times):
+            raise InputError(f"clips: expected the same frames for all rollouts on a window of {question.media!r}, got others")
+    return _Decoded(by_footage)
+
+
+class _Decoded:
     """Clips that are decoded already: what the policy saw."""
 
-    def __init__(self, clips: Mapping[str, Clip]) -> None:
+    def __init__(self, clips: Mapping[Footage, Clip]) -> None:
         self.clips = clips
 
     def info(self, question: Question) -> ClipInfo:
-        clip = self._clip(question)
+        clip = self.clips[question.footage]
         return ClipInfo(frame_hw=clip.frame_hw, duration=clip.duration, times=tuple(clip.times.tolist()), damage=clip.damage)
 
     def load(self, question: Question, times: Sequence[float]) -> tuple[Clip, list[int | None]]:
-        clip = self._clip(question)
+        clip = self.clips[question.footage]
         distance = (clip.times.cpu()[None, :] - torch.tensor(times, dtype=torch.float64)[:, None]).abs()
         return clip, list(distance.argmin(dim=1).tolist())
-
-    def _clip(self, question: Question) -> Clip:
-        if question.media not in self.clips:
-            raise InputError(f"clips: expected one called {question.media!r}, got none")
-        clip = self.clips[question.media]
-        if not len(clip.times):
-            raise InputError(f"clips: expected frames in the one called {question.media!r}, got none")
-        return clip
 
 
 class _Clock:

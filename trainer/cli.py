@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
 import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from ser_fast.errors import InputError
+from ser_fast.errors import DecodeError, InputError
 from trainer.presets import Grpo, Sft, SftToy, Toy
 
 if TYPE_CHECKING:
@@ -17,16 +20,8 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a preset; returns the exit code: 0, or 2 for input that cannot be used, with one line on standard error."""
-    import tyro
-
-    presets = (
-        Annotated[Toy, tyro.conf.subcommand("toy")]
-        | Annotated[Grpo, tyro.conf.subcommand("grpo")]
-        | Annotated[Sft, tyro.conf.subcommand("sft")]
-        | Annotated[SftToy, tyro.conf.subcommand("sft-toy")]
-    )
-    config = tyro.cli(presets, prog="ser-train", description="Train a policy.", args=argv)
     try:
+        config = _parse(argv)
         if isinstance(config, Toy):
             _toy(config)
         elif isinstance(config, Grpo):
@@ -35,11 +30,39 @@ def main(argv: Sequence[str] | None = None) -> int:
             _sft(config)
         else:
             _sft_toy(config)
-    except InputError as error:
+    except (InputError, DecodeError) as error:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename or 'output'}: {error.strerror or error}")
     return 0
+
+
+def _parse(argv: Sequence[str] | None) -> Toy | Grpo | Sft | SftToy:
+    """Raises InputError with what the parser would show as a box."""
+    import tyro
+
+    presets = (
+        Annotated[Toy, tyro.conf.subcommand("toy")]
+        | Annotated[Grpo, tyro.conf.subcommand("grpo")]
+        | Annotated[Sft, tyro.conf.subcommand("sft")]
+        | Annotated[SftToy, tyro.conf.subcommand("sft-toy")]
+    )
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(presets, prog="ser-train", description="Train a policy.", args=argv)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+    raise InputError(_first_part(said.getvalue()))
+
+
+def _first_part(box: str) -> str:
+    """What stands between the title of a box of text and its first rule, as one line."""
+    rows = [row.strip(" │") for row in box.splitlines()[1:]]
+    parts = " ".join("" if set(row) <= set("─-╭╮╰╯") else row for row in rows).split("  ")
+    message = next((part for part in parts if part.strip()), "arguments: expected a preset").strip()
+    return re.sub(r"^(Error parsing )?((__tyro-dummy-inner__[^ :]*|Toy|Grpo|Sft|SftToy): )?", "", message)
 
 
 def _toy(config: Toy) -> None:
@@ -76,10 +99,10 @@ def _sft(config: Sft) -> None:
         num_clips=config.num_clips,
         seed=config.seed,
     )
+    print(f"boxes are written in {policy.prompts.unit()}")
     if config.show_prompt:
         print(batches.show(0))
         return
-    print(f"boxes are written in {policy.prompts.unit()}")
     progress = Progress()
     fit(
         policy.model,
@@ -88,21 +111,20 @@ def _sft(config: Sft) -> None:
         config=config.steps,
         on_step=lambda step, loss: progress("sft", step, config.steps.num_steps, loss),
     )
-    print(write_folder(config.run / "model", policy.model, like=policy.name))
+    print(write_folder(config.run / "model", policy.model, like=policy.name, prompt=policy.prompts.config))
 
 
 def _sft_toy(config: SftToy) -> None:
     from trainer.policy import Policy
     from trainer.progress import Progress
     from trainer.toy import POLICY
-    from trainer.toy.models import PROMPT
     from trainer.toy.recipe import make_policy, write_data
 
-    shipped = Policy.load(POLICY, prompt=PROMPT)
+    shipped = Policy.load(POLICY)
+    print(f"boxes are written in {shipped.prompts.unit()}")
     if config.show_prompt:
         print(_toy_prompt(shipped))
         return
-    print(f"boxes are written in {shipped.prompts.unit()}")
     scenes, _ = write_data(config.run)
     print(make_policy(config.run, scenes, on_step=Progress()))
 
@@ -116,7 +138,7 @@ def _toy_prompt(policy: Policy) -> str:
     with tempfile.TemporaryDirectory() as folder:
         (question,) = ask(write_split(folder, split="held-out", seed=0, num_clips=1))
         clip = policy.prompts.clip(seen_clip(Path(folder), question.scene))
-    return policy.show(clip, policy.prompts.question(question.question))
+    return policy.show(clip, policy.prompts.question(question.row.question))
 
 
 def _fail(text: str) -> int:

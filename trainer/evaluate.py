@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 
 from ser_fast.ops import box_iou
-from ser_fast.types import Box, ClaimBatch, ParseReport, Question, hull
+from ser_fast.types import Box, Question, hull
+from trainer.rollout import Group, read_claims
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,49 +41,55 @@ class Figures:
         return {name: None if value is None else round(value, 4) for name, value in asdict(self).items()}
 
 
-def evidence_figures(
-    questions: Sequence[Question],
-    claims: ClaimBatch,
-    report: ParseReport,
-    *,
-    frame_hw: Sequence[tuple[int, int]],
-    truncated: Sequence[bool],
-) -> Figures:
-    """The figures of parsed completions, one a question.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Marks:
+    """Of one answer; None without the labels."""
 
-    Args:
-        questions: N with their labels: `interval`, and `boxes` at some times, between which things move straight on.
-        claims: of N responses, boxes in pixels.
-        report: of the same responses.
-        frame_hw: height and width of the frames whose pixels those are, one a question.
-        truncated: whether the completion hit its length limit.
-    """
-    what, when, where, counts = [], [], [], []
-    for r, question in enumerate(questions):
-        rows = claims.responses.rows(r)
-        times = [round(float(claims.time_s[c]), 4) for c in rows]
-        what.append(float(report.answers[r] == question.answer))
-        counts.append(float(len(rows)))
-        if question.interval is not None:
-            begin, end = question.interval
-            when.append(mean([float(begin <= time_s < end) for time_s in times]))
-        if question.boxes:
-            hulls = [hull(claims.claim_boxes(c)) for c in rows]
-            where.append(mean([_iou(question, t, hull, frame_hw[r]) for t, hull in zip(times, hulls, strict=True)]))
-    three = [mean(values) if values else None for values in (what, when, where)]
+    what: float
+    when: float | None
+    where: float | None
+    claims: float
+    truncated: float
+
+
+def measure(groups: Iterable[Group]) -> Figures:
+    """The figures of answered questions, of which each group holds one; of several rollouts the first counts. Questions are
+    held against their labels: `interval`, and `boxes` at some times, between which things move straight on."""
+    marks = [_marks(group) for group in groups]
+    three = [_known_mean([getattr(m, name) for m in marks]) for name in ("what", "when", "where")]
     known = [value for value in three if value is not None]
-    cap = 1 - 1 / (2 * len(questions))
+    cap = 1 - 1 / (2 * max(1, len(marks)))
     return Figures(
-        num=len(questions),
-        what=mean(what),
+        num=len(marks),
+        what=three[0] or 0.0,
         when=three[1],
         where=three[2],
         am=mean(known) if len(known) == 3 else None,
         lgm=mean([-math.log(1 - min(value, cap)) for value in known]) if len(known) == 3 else None,
         cap=cap,
-        claims=mean(counts),
-        without_claims=mean([float(n == 0) for n in counts]),
-        truncated=mean([float(cut) for cut in truncated]),
+        claims=mean([m.claims for m in marks]),
+        without_claims=mean([float(not m.claims) for m in marks]),
+        truncated=mean([m.truncated for m in marks]),
+    )
+
+
+def _marks(group: Group) -> _Marks:
+    question, rollout = group.question, group.rollouts[0]
+    claims, report = read_claims([dataclasses.replace(group, rollouts=(rollout,))])
+    times = [round(time_s, 4) for time_s in claims.time_s.tolist()]
+    hulls = [hull(claims.claim_boxes(c)) for c in range(claims.num_claims)]
+    when = where = None
+    if question.interval is not None:
+        begin, end = question.interval
+        when = mean([float(begin <= time_s < end) for time_s in times])
+    if question.boxes:
+        where = mean([_iou(question, t, box, group.clip.frame_hw) for t, box in zip(times, hulls, strict=True)])
+    return _Marks(
+        what=float(report.answers[0] == question.answer),
+        when=when,
+        where=where,
+        claims=float(claims.num_claims),
+        truncated=float(rollout.truncated),
     )
 
 
@@ -117,6 +125,11 @@ def _iou(question: Question, time_s: float, box: Box, frame_hw: tuple[int, int])
     height, width = frame_hw
     truth = [(x1 * width, y1 * height, x2 * width, y2 * height) for x1, y1, x2, y2 in true_boxes(question, time_s)]
     return float(box_iou(torch.tensor([box]), torch.tensor(truth)).max()) if truth else 0.0
+
+
+def _known_mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return mean(known) if known else None
 
 
 def mean(values: Sequence[float]) -> float:

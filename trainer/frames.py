@@ -2,27 +2,41 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from pathlib import Path
 
-from ser_fast.types import Clip, Question
+from ser_fast.errors import InputError
+from ser_fast.types import Clip, Footage, Question
 from ser_fast.video import load_clip, load_image
+
+KEEP_BYTES = 2 << 30
 
 
 class Frames:
-    """Frames of videos at a rate, up to a number; the last `keep` clips stay decoded."""
+    """Frames of videos at a rate, up to a number. Those of the last questions stay decoded, up to some bytes."""
 
-    def __init__(self, videos: str | os.PathLike[str], *, fps: float, max_frames: int, keep: int) -> None:
-        self._videos, self._fps, self._max_frames = Path(videos), fps, max_frames
-        self._load = functools.lru_cache(keep)(self._decode)
+    def __init__(self, videos: str | os.PathLike[str], *, fps: float, max_frames: int, keep_bytes: int = KEEP_BYTES) -> None:
+        self._videos, self._fps, self._max_frames, self._keep_bytes = Path(videos), fps, max_frames, keep_bytes
+        self._kept: dict[Footage, Clip] = {}
+        """The last one used comes last."""
+        self._num_bytes = 0
 
     def of(self, question: Question) -> Clip:
-        """Raises DecodeError."""
-        return self._load(question.media, question.image is not None, question.start, question.end)
+        """Raises DecodeError, and InputError for a window that does not fit the video."""
+        clip = self._kept.pop(question.footage, None)
+        if clip is None:
+            clip = self._decode(question)
+            self._num_bytes += clip.frames.nbytes
+        self._kept[question.footage] = clip
+        while self._num_bytes > self._keep_bytes:
+            self._num_bytes -= self._kept.pop(next(iter(self._kept))).frames.nbytes
+        return clip
 
-    def _decode(self, media: str, is_image: bool, start: float | None, end: float | None) -> Clip:
-        path = self._videos / media
-        if is_image:
+    def _decode(self, question: Question) -> Clip:
+        path = self._videos / question.media
+        if question.image is not None:
             return load_image(path)
-        return load_clip(path, fps=self._fps, max_frames=self._max_frames, start=start, end=end)
+        try:
+            return load_clip(path, fps=self._fps, max_frames=self._max_frames, start=question.start, end=question.end)
+        except ValueError as error:
+            raise InputError(f"{path}: {error}") from error

@@ -5,12 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
 
-from ser_fast.claims import parse_claims
 from ser_fast.errors import InputError
 from ser_fast.jsonl import read_questions, rollout_to_json, write_json_lines, write_text
 from ser_fast.pipeline import score_rollouts
@@ -18,7 +17,7 @@ from ser_fast.referee import Referee, VLMReferee
 from ser_fast.rewards import RewardConfig, get_reward
 from ser_fast.types import Question, ScoredRollouts
 from trainer import checkpoint
-from trainer.evaluate import Figures, evidence_figures
+from trainer.evaluate import measure
 from trainer.frames import Frames
 from trainer.learn import add_gradient, lessons_of
 from trainer.metrics import Board, Metrics
@@ -33,8 +32,6 @@ from trainer.watch import figures_of_step
 
 MAX_STEPS = 1_000_000
 """Seeds of a run lie so far apart from those of the next."""
-NUM_KEPT = 256
-"""Clips that stay decoded, of the data and of the held-out data each."""
 NUM_SHOWN = 12
 """Held-out answers on the page of the report."""
 STAGES = ("generate", "score", "learn")
@@ -61,7 +58,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     reference = Policy.load(config.model, device=config.device, prompt=config.prompt) if config.loss.kl else None
     referee = referee or VLMReferee(config.referee, device=config.device)
     folder = open_run(config.run, config, may_differ=("num_steps", "run"))
-    frames_of = functools.partial(Frames, fps=config.fps, max_frames=config.max_frames, keep=NUM_KEPT)
+    frames_of = functools.partial(Frames, fps=config.fps, max_frames=config.max_frames)
     frames, held_out_frames = frames_of(config.videos), frames_of(config.held_out_videos or config.videos)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
     first = 0
@@ -74,13 +71,11 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     order = Order(len(questions), config.num_prompts, config.seed)
     progress = Progress()
 
-    def look(step: int) -> list[Group]:
+    def look(step: int) -> None:
         """Measures the policy on the held-out questions."""
-        measured, groups = evaluate(policy, held_out, held_out_frames, config)
-        figures = measured.to_json()
+        figures = measure(answers(policy, held_out, held_out_frames, config)).to_json()
         evaluations.write(step, **figures)
         board.write(step, "held out", figures)
-        return groups
 
     with stop_on_sigterm() as stop:
         for step in range(first, config.num_steps):
@@ -88,10 +83,11 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
                 look(step)
 
             clock = [time.perf_counter()]
+            asked = [questions[i] for i in order.batch(step)]
             groups = roll_out(
                 policy,
-                [questions[i] for i in order.batch(step)],
-                frames,
+                asked,
+                [frames.of(question) for question in asked],
                 num=config.group_size,
                 max_new_tokens=config.max_new_tokens,
                 temperature=config.temperature,
@@ -130,42 +126,29 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
             if stop.asked:
                 return folder
     if held_out:
-        write_rollouts(folder, "held_out", score(look(config.num_steps)[:NUM_SHOWN], referee, reward))
+        look(config.num_steps)
+        shown = list(answers(policy, held_out[:NUM_SHOWN], held_out_frames, config))
+        write_rollouts(folder, "held_out", score(shown, referee, reward))
     write_report(folder, config.held_out_videos or config.videos)
-    return write_folder(folder / "model", policy.model, like=policy.name)
+    return write_folder(folder / "model", policy.model, like=policy.name, prompt=policy.prompts.config)
 
 
 def score(groups: Sequence[Group], referee: Referee, reward: RewardConfig) -> ScoredRollouts:
     """Claims are judged in the frames that the policy saw."""
     return score_rollouts(
         [rollout for group in groups for rollout in group.rollouts],
-        clips={group.question.media: group.clip for group in groups},
+        clips=[group.clip for group in groups for _ in group.rollouts],
         referee=referee,
         reward=reward,
     )
 
 
-def evaluate(policy: Policy, questions: Sequence[Question], frames: Frames, config: Grpo) -> tuple[Figures, list[Group]]:
-    """What the policy answers greedily, against the labels of the questions."""
-    groups = roll_out(
-        policy,
-        questions,
-        frames,
-        num=1,
-        max_new_tokens=config.max_new_tokens,
-        temperature=0.0,
-        batch_size=config.prompts_at_once,
-    )
-    rollouts = [group.rollouts[0] for group in groups]
-    frame_hw = [group.clip.frame_hw for group in groups]
-    claims, report = parse_claims(
-        [rollout.completion for rollout in rollouts],
-        coord_space=[rollout.coord_space for rollout in rollouts],
-        frame_hw=frame_hw,
-        duration_s=[group.clip.duration for group in groups],
-    )
-    truncated = [rollout.truncated for rollout in rollouts]
-    return evidence_figures(questions, claims, report, frame_hw=frame_hw, truncated=truncated), groups
+def answers(policy: Policy, questions: Sequence[Question], frames: Frames, config: Grpo) -> Iterator[Group]:
+    """What the policy answers greedily. No more clips are held at once than the config allows."""
+    for first in range(0, len(questions), config.prompts_at_once):
+        asked = questions[first : first + config.prompts_at_once]
+        clips = [frames.of(question) for question in asked]
+        yield from roll_out(policy, asked, clips, num=1, max_new_tokens=config.max_new_tokens, temperature=0.0)
 
 
 def write_rollouts(folder: Path, name: str, scored: ScoredRollouts) -> None:

@@ -7,6 +7,8 @@ from typing import Literal
 
 import torch
 
+from ser_fast.errors import InputError
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossConfig:
@@ -24,9 +26,9 @@ class LossConfig:
     def __post_init__(self) -> None:
         for name in ("ratio", "mean"):
             if getattr(self, name) not in ("token", "sequence"):
-                raise ValueError(f"{name}: expected token or sequence, got {getattr(self, name)!r}")
+                raise InputError(f"{name}: expected token or sequence, got {getattr(self, name)!r}")
         if not 0 <= self.clip_low < 1 or not self.clip_high >= 0 or not self.kl >= 0:
-            raise ValueError(
+            raise InputError(
                 f"clip_low, clip_high, kl: expected 0 <= clip_low < 1 and numbers >= 0,"
                 f" got {self.clip_low}, {self.clip_high}, {self.kl}"
             )

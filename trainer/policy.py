@@ -5,6 +5,7 @@ The one file of the trainer that knows transformers.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -18,9 +19,10 @@ from ser_fast.ops import token_logprob
 from ser_fast.referee.attention import tree_arguments
 from ser_fast.referee.loading import LoadedVLM, load_vlm, prompt_tokens, quiet_transformers
 from ser_fast.referee.views import view_pixels
+from ser_fast.text import replace_surrogates
 from trainer.batch import Batch, ClipTree, make_batch
 from trainer.decode import Completion, Decoder, Prompt
-from trainer.prompt import ClipPrompt, PolicyPrompts, PromptConfig, system_text
+from trainer.prompt import FILE, ClipPrompt, PolicyPrompts, PromptConfig, PromptOptions, read_prompt, system_text, write_prompt
 from trainer.toy import POLICY
 
 
@@ -51,14 +53,23 @@ class Policy:
         *,
         device: torch.device | str = "cpu",
         dtype: torch.dtype | str = "auto",
-        prompt: PromptConfig | None = None,
+        prompt: PromptOptions | None = None,
     ) -> Policy:
         """Loads a folder in the published layout, a name on the hub, or "toy", the policy that ships with the trainer.
 
+        Args:
+            folder: or name.
+            device: of the weights.
+            dtype: of the weights; "auto" is that of the files.
+            prompt: what is to differ from the prompt that lies beside the weights if this trainer has taught the model, and
+                else from `PromptConfig()`.
+
         Raises:
             ModelLoadError: as `load_vlm`.
+            InputError: a prompt that cannot be read, or options that do not fit.
         """
-        return cls(load_vlm(POLICY if folder == "toy" else folder, device=torch.device(device), dtype=dtype), prompt=prompt)
+        loaded = load_vlm(_source(folder), device=torch.device(device), dtype=dtype)
+        return cls(loaded, prompt=(prompt or PromptOptions()).over(_taught_prompt(_source(folder))))
 
     def silent_tokens(self) -> list[int]:
         """Ids that are never written: marks of chats and images, and those beyond the tokenizer."""
@@ -66,7 +77,7 @@ class Policy:
 
     def completion_ids(self, text: str) -> tuple[int, ...]:
         """A completion as ids, end token included. Special tokens in the text are not parsed."""
-        ids = self.tokenizer(text, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        ids = self.tokenizer(replace_surrogates(text), add_special_tokens=False, split_special_tokens=True)["input_ids"]
         return (*ids, self.end)
 
     def show(self, clip: ClipPrompt, question: tuple[int, ...]) -> str:
@@ -111,7 +122,15 @@ class Policy:
             temperature: divides the logits.
             seed: of the samples. torch's own random state is not touched.
             batch_size: prompts at once.
+
+        Raises:
+            ValueError: no completion, no token, no prompt at once; a temperature that is not a number >= 0.
         """
+        for name, value in (("max_new_tokens", max_new_tokens), ("num", num), ("batch_size", batch_size)):
+            if value < 1:
+                raise ValueError(f"{name}: expected a number > 0, got {value}")
+        if not 0 <= temperature < math.inf:
+            raise ValueError(f"temperature: expected a number >= 0, got {temperature}")
         generator = torch.Generator(self.device).manual_seed(seed)
         completions: list[Completion] = []
         for first in range(0, len(prompts), batch_size):
@@ -125,8 +144,20 @@ class Policy:
         return completions
 
 
-def write_folder(folder: Path, model: Any, *, like: str | os.PathLike[str]) -> Path:
-    """Writes a model in the published layout, with tokenizer and settings of the folder or hub name that it came from."""
+def _source(folder: str | os.PathLike[str]) -> str | os.PathLike[str]:
+    return POLICY if folder == "toy" else folder
+
+
+def _taught_prompt(folder: str | os.PathLike[str]) -> PromptConfig:
+    from transformers.utils.hub import cached_file
+
+    found = cached_file(os.fspath(folder), FILE, _raise_exceptions_for_missing_entries=False)
+    return read_prompt(found) if found is not None else PromptConfig()
+
+
+def write_folder(folder: Path, model: Any, *, like: str | os.PathLike[str], prompt: PromptConfig | None = None) -> Path:
+    """Writes a model in the published layout, with tokenizer and settings of the folder or hub name that it came from, and the
+    prompt that it was taught with."""
     from transformers.utils.hub import cached_file
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -134,6 +165,8 @@ def write_folder(folder: Path, model: Any, *, like: str | os.PathLike[str]) -> P
     for file in source.iterdir():
         if file.suffix in (".json", ".jinja", ".txt") and "safetensors" not in file.name:
             shutil.copyfile(file, folder / file.name)
+    if prompt is not None:
+        write_prompt(folder, prompt)
     with quiet_transformers():
         model.save_pretrained(folder)
     return folder

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from ser_fast.errors import InputError
 from trainer.loss import LossConfig
-from trainer.prompt import PromptConfig
+from trainer.prompt import PromptOptions
 from trainer.supervised import SupervisedConfig
-from trainer.toy.models import PROMPT
+
+
+def _check_whole(config: Any, *names: str) -> None:
+    for name in names:
+        if getattr(config, name) < 1:
+            raise InputError(f"{name}: expected a whole number > 0, got {getattr(config, name)}")
+
+
+def _check_positive(config: Any, *names: str) -> None:
+    for name in names:
+        if not 0 < getattr(config, name) < math.inf:
+            raise InputError(f"{name}: expected a number > 0, got {getattr(config, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,10 +42,14 @@ class Sft:
     """Of a step, each with all its examples."""
     seed: int = 0
     device: str = "cpu"
-    prompt: PromptConfig = field(default_factory=PromptConfig)
+    prompt: PromptOptions = field(default_factory=PromptOptions)
     steps: SupervisedConfig = field(default_factory=lambda: SupervisedConfig(num_steps=1000, learning_rate=1e-5))
     show_prompt: bool = False
     """Print the prompt of the first example, and stop."""
+
+    def __post_init__(self) -> None:
+        _check_whole(self, "max_frames", "num_clips")
+        _check_positive(self, "fps")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +91,21 @@ class Grpo:
     save_every: int = 50
     seed: int = 0
     device: str = "cpu"
-    prompt: PromptConfig = field(default_factory=PromptConfig)
+    prompt: PromptOptions = field(default_factory=PromptOptions)
+
+    def __post_init__(self) -> None:
+        _check_whole(
+            self,
+            "num_steps",
+            "num_prompts",
+            "group_size",
+            "prompts_at_once",
+            "max_new_tokens",
+            "max_frames",
+            "evaluate_every",
+            "save_every",
+        )
+        _check_positive(self, "temperature", "learning_rate", "clip_norm", "fps")
 
 
 WORLD = Path("build/toy-world")
@@ -104,7 +136,6 @@ class Toy(Grpo):
     max_frames: int = 6
     evaluate_every: int = 20
     save_every: int = 10
-    prompt: PromptConfig = field(default_factory=lambda: PROMPT)
 
 
 @dataclass(frozen=True, kw_only=True)

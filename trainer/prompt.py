@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import os
 from dataclasses import dataclass
+from pathlib import Path
 
+from ser_fast.errors import InputError
 from ser_fast.ops import PatchSpec
 from ser_fast.packing import Segment
 from ser_fast.referee.loading import PromptTokens
@@ -25,9 +30,17 @@ UNITS: dict[BoxConvention, tuple[str, str]] = {
 """How the numbers of a box are explained, and those of the example."""
 
 
+FILE = "policy_prompt.json"
+"""In the folder of a model: the prompt that it was taught with."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptConfig:
-    """The wording; every text is formatted with the fields named in it."""
+    """The wording; every text is formatted with the fields named in it.
+
+    Raises:
+        InputError: a text with another field or a stray brace, not one image a frame, times that cannot be read back.
+    """
 
     system: str = SYSTEM
     """With {unit} and {example}."""
@@ -35,6 +48,66 @@ class PromptConfig:
     length: str = "The video is {duration} s long.\n"
     time_format: str = ".2f"
     max_frame_pixels: int = 128 * 28 * 28
+
+    def __post_init__(self) -> None:
+        _check_text("system", self.system, unit="", example="")
+        if _check_text("frame", self.frame, number=1, time="0", image="\0").count("\0") != 1:
+            raise InputError(f"prompt.frame: expected {{image}} once, got {self.frame!r}")
+        _check_text("length", self.length, duration="0")
+        try:
+            readable = abs(float(format(1234.5, self.time_format)) - 1234.5) <= 0.5
+        except ValueError:
+            readable = False
+        if not readable:
+            raise InputError(f"prompt.time_format: expected the format of a number such as .2f, got {self.time_format!r}")
+        if self.max_frame_pixels < 1:
+            raise InputError(f"prompt.max_frame_pixels: expected a number > 0, got {self.max_frame_pixels}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptOptions:
+    """What is to differ from the prompt that a model was taught with."""
+
+    system: str | None = None
+    frame: str | None = None
+    length: str | None = None
+    time_format: str | None = None
+    max_frame_pixels: int | None = None
+
+    def over(self, taught: PromptConfig) -> PromptConfig:
+        """The prompt with what is given here put into its place."""
+        given = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        return dataclasses.replace(taught, **given)
+
+
+def write_prompt(folder: Path, config: PromptConfig) -> None:
+    """Puts the prompt beside the model that was taught with it."""
+    (folder / FILE).write_text(json.dumps(dataclasses.asdict(config), indent=1) + "\n", encoding="utf-8")
+
+
+def read_prompt(path: str | os.PathLike[str]) -> PromptConfig:
+    """Reads a file of `write_prompt`.
+
+    Raises:
+        InputError: it is not such a file.
+    """
+    try:
+        fields = json.loads(Path(path).read_text(encoding="utf-8"))
+        kinds = {field.name: type(field.default) for field in dataclasses.fields(PromptConfig)}
+        if not isinstance(fields, dict) or any(type(value) is not kinds.get(name) for name, value in fields.items()):
+            raise InputError(f"expected an object with some of {', '.join(kinds)}, texts and a whole number, got {fields!r}")
+        return PromptConfig(**fields)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{os.fspath(path)}: {error}") from error
+
+
+def _check_text(name: str, text: str, **fields: object) -> str:
+    """The text with fields filled in."""
+    try:
+        return text.format(**fields)
+    except (LookupError, ValueError, AttributeError) as error:
+        names = ", ".join(f"{{{field}}}" for field in fields)
+        raise InputError(f"prompt.{name}: expected no fields but {names}, got {text!r}") from error
 
 
 def system_text(config: PromptConfig, convention: BoxConvention) -> str:

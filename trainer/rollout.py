@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ser_fast.types import Clip, Question, Rollout
+from ser_fast.claims import parse_claims
+from ser_fast.types import ClaimBatch, Clip, ParseReport, Question, Rollout
 from trainer.batch import Branch, ClipTree
 from trainer.decode import Completion, Prompt
-from trainer.frames import Frames
 from trainer.policy import Policy
 
 
@@ -34,7 +34,7 @@ class Group:
 def roll_out(
     policy: Policy,
     questions: Sequence[Question],
-    frames: Frames,
+    clips: Sequence[Clip],
     *,
     num: int,
     max_new_tokens: int,
@@ -42,9 +42,8 @@ def roll_out(
     seed: int = 0,
     batch_size: int = 64,
 ) -> list[Group]:
-    """`num` completions of each question; arguments as `Policy.generate`. A rollout is called after its question and numbered;
-    the question's own id names the group."""
-    clips = [frames.of(question) for question in questions]
+    """`num` completions of each question on its clip; arguments as `Policy.generate`. A rollout is called after its question
+    and numbered; the question's own id names the group."""
     prompts = [
         (policy.prompts.clip(clip), policy.prompts.question(question.question))
         for clip, question in zip(clips, questions, strict=True)
@@ -68,3 +67,14 @@ def roll_out(
         )
         groups.append(Group(question=question, clip=clip, prompt=prompt, completions=written, rollouts=rollouts))
     return groups
+
+
+def read_claims(groups: Sequence[Group]) -> tuple[ClaimBatch, ParseReport]:
+    """The claims of all rollouts, boxes in pixels of the clips."""
+    rows = [(rollout, group.clip) for group in groups for rollout in group.rollouts]
+    return parse_claims(
+        [rollout.completion for rollout, _ in rows],
+        coord_space=[rollout.coord_space for rollout, _ in rows],
+        frame_hw=[clip.frame_hw for _, clip in rows],
+        duration_s=[clip.duration for _, clip in rows],
+    )

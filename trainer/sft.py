@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -15,13 +14,16 @@ import torch
 
 from ser_fast.errors import DataError
 from ser_fast.jsonl import question_from_json, read_json_lines
-from ser_fast.types import CoordSpace, Question
+from ser_fast.types import CoordSpace, Footage, Question
 from trainer.batch import Branch, ClipTree
 from trainer.frames import Frames
 from trainer.order import Order
 from trainer.policy import Policy
 
-_BOX = re.compile(r"<box>\s*\[([^\[\]]*)\]\s*</box>")
+_BOX = re.compile(r"<box>[^<]*</box>")
+_NUMBERS = re.compile(r"\[([^\[\]]*)\]")
+MAX_NUMBER = 1e6
+"""Larger ones are no coordinates."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,22 +109,31 @@ def _open_o3_example(number: int, row: Any) -> Example:
 def convert_boxes(text: str, source: CoordSpace, target: CoordSpace) -> str:
     """The text with the numbers of each `<box>` in another coordinate space: whole ones, or four digits for norm1.
 
-    A bracket that does not hold four numbers stays as it is.
+    A `<box>` may hold one box or a list of them; one in which a bracket does not hold four coordinates stays as it is.
     """
     (from_width, from_height), (to_width, to_height) = source.extent(), target.extent()
     scales = (to_width / from_width, to_height / from_height) * 2
 
     def rewritten(match: re.Match[str]) -> str:
-        try:
-            numbers = [float(n) for n in match[1].split(",")]
-        except ValueError:
+        boxes = [_coordinates(inner) for inner in _NUMBERS.findall(match[0])]
+        if None in boxes:
             return match[0]
-        if len(numbers) != 4 or not all(map(math.isfinite, numbers)):
-            return match[0]
-        scaled = [n * scale for n, scale in zip(numbers, scales, strict=True)]
-        return f"<box>[{','.join(f'{n:.4g}' if target.kind == 'norm1' else str(round(n)) for n in scaled)}]</box>"
+        scaled = iter([n * scale for n, scale in zip(box, scales, strict=True)] for box in boxes if box is not None)
+        return _NUMBERS.sub(lambda _: f"[{','.join(map(written, next(scaled)))}]", match[0])
+
+    def written(number: float) -> str:
+        return f"{number:.4g}" if target.kind == "norm1" else str(round(number))
 
     return _BOX.sub(rewritten, text)
+
+
+def _coordinates(text: str) -> list[float] | None:
+    """Four numbers between commas; None for anything else."""
+    try:
+        numbers = [float(n) for n in text.split(",")]
+    except ValueError:
+        return None
+    return numbers if len(numbers) == 4 and all(abs(n) <= MAX_NUMBER for n in numbers) else None
 
 
 class Examples:
@@ -149,11 +160,11 @@ class Examples:
         seed: of the order of clips.
         """
         self._policy = policy
-        self._frames = Frames(videos, fps=fps, max_frames=max_frames, keep=0)
-        by_media: dict[str, list[Example]] = {}
+        self._frames = Frames(videos, fps=fps, max_frames=max_frames, keep_bytes=0)
+        by_footage: dict[Footage, list[Example]] = {}
         for example in examples:
-            by_media.setdefault(example.question.media, []).append(example)
-        self._groups = list(by_media.values())
+            by_footage.setdefault(example.question.footage, []).append(example)
+        self._groups = list(by_footage.values())
         self._order = Order(len(self._groups), num_clips, seed)
 
     def loss_at(self, step: int) -> torch.Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ser_fast.errors import InputError
 from trainer import checkpoint
 from trainer.metrics import Metrics
 
@@ -33,6 +34,14 @@ class SupervisedConfig:
     autocast: bool = False
     """Matrix products in bfloat16; weights, sums and losses stay in float32."""
     save_every: int = 200
+
+    def __post_init__(self) -> None:
+        for name in ("num_steps", "save_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name}: expected a whole number > 0, got {getattr(self, name)}")
+        for name in ("learning_rate", "clip_norm"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name}: expected a number >= 0, got {getattr(self, name)}")
 
 
 def fit(

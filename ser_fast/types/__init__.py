@@ -6,7 +6,7 @@ read back from a device. Letters: R responses, C claims, B boxes, F frames.
 
 from ser_fast.types.claims import ClaimBatch, ParseReport, RejectedClaim
 from ser_fast.types.media import MAX_SIDE, Box, BoxConvention, Clip, ClipInfo, CoordSpace, hull
-from ser_fast.types.rollouts import Question, Rollout, Sampling, Task
+from ser_fast.types.rollouts import Footage, Question, Rollout, Sampling, Task
 from ser_fast.types.scores import RefereeRequest, RefereeScores, RewardTable, ScoredRollouts
 from ser_fast.types.tables import Segments
 
@@ -18,6 +18,7 @@ __all__ = [
     "Clip",
     "ClipInfo",
     "CoordSpace",
+    "Footage",
     "ParseReport",
     "Question",
     "RefereeRequest",

@@ -10,6 +10,9 @@ from typing import Any
 from ser_fast.numbers import is_finite_number
 from ser_fast.types.media import CoordSpace
 
+Footage = tuple[str | None, str | None, float | None, float | None]
+"""Video, image, begin and end of the window."""
+
 
 class Task(StrEnum):
     """What a question asks for."""
@@ -50,6 +53,11 @@ class Question:
         media = self.video if self.video is not None else self.image
         assert media is not None
         return media
+
+    @property
+    def footage(self) -> Footage:
+        """What it is asked about: questions of equal footage are shown the same frames."""
+        return self.video, self.image, self.start, self.end
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

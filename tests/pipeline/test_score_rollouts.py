@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import random
@@ -139,6 +140,20 @@ def test_a_mapping_of_clips_is_judged_in_the_nearest_frame() -> None:
     torch.testing.assert_close(scored.penalty, torch.tensor([0.9, 0.9, 1.0]))
     with pytest.raises(InputError, match=r"clips: expected one called 'clip.mp4', got none"):
         score_rollouts([rollout], clips={}, referee=referee)
+
+
+def test_each_window_of_a_video_is_judged_in_its_own_clip() -> None:
+    clip = dataclasses.replace(make_clip(2, height=100, width=200), duration=10.0)
+    early, late = clip, dataclasses.replace(clip, times=clip.times + 5)
+    windows = ({"start": 0.0, "end": 1.0}, {"start": 5.0, "end": 6.0})
+    rollouts = [_rollout(_thought(_claim(5.2)), id=str(i), **window) for i, window in enumerate(windows)]
+    referee = FakeReferee()
+    score_rollouts(rollouts, clips=[early, late], referee=referee)
+    assert [(request.clip, request.frame_idx) for request in referee.requests] == [(early, 1), (late, 0)]
+    with pytest.raises(InputError, match=r"clips: expected one for each of 2 rollouts, got 1"):
+        score_rollouts(rollouts, clips=[early], referee=referee)
+    with pytest.raises(InputError, match=r"clips: expected the same frames for all rollouts on a window of 'clip\.mp4'"):
+        score_rollouts([rollouts[0], rollouts[0]], clips=[early, late], referee=referee)
 
 
 def test_an_image_is_a_clip_of_one_frame_at_0() -> None:

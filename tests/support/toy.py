@@ -2,7 +2,43 @@
 
 from __future__ import annotations
 
-from trainer.toy.world import Scene, Thing, make_scene
+from collections.abc import Sequence
+
+import torch
+
+from ser_fast.types import Clip, Rollout
+from trainer.decode import Completion
+from trainer.policy import Policy
+from trainer.rollout import Group
+from trainer.toy.evaluate import Asked
+from trainer.toy.world import SECONDS, SIDE_PX, Scene, Thing, make_scene
+
+
+def answered(policy: Policy, asked: Asked, texts: Sequence[str]) -> list[Group]:
+    """The same question about a grey clip, answered with each text."""
+    clip = Clip(
+        frames=torch.full((SECONDS, SIDE_PX, SIDE_PX, 3), 128, dtype=torch.uint8),
+        times=torch.arange(SECONDS, dtype=torch.float64),
+        start_s=0.0,
+        duration=float(SECONDS),
+        source="grey",
+        decoded_by="test",
+    )
+    prompt = policy.prompts.clip(clip)
+    return [
+        Group(
+            question=asked.row,
+            clip=clip,
+            prompt=(prompt, policy.prompts.question(asked.row.question)),
+            completions=(Completion(ids=(), logprobs=(), text=text, truncated=False),),
+            rollouts=(
+                Rollout(
+                    question=asked.row, completion=text, coord_space=policy.prompts.coord_space(prompt.size), group=asked.row.id
+                ),
+            ),
+        )
+        for text in texts
+    ]
 
 
 def make_toy_thing(**changes: object) -> Thing:

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-import trainer.toy.chains
-from ser_fast.types import Clip
 from tests.support.toy import make_toy_scene, make_toy_thing
+from trainer.decode import Completion, Prompt
 from trainer.policy import Policy
 from trainer.toy.chains import ChainFigures, measure_chains, read_places
 from trainer.toy.files import write_split
@@ -51,12 +50,13 @@ def test_by_hand(
     clip = dataclasses.replace(seen_clip(tmp_path, real), times=torch.arange(6, dtype=torch.float64))
     tasks = iter(CHAIN_TASKS)
 
-    def complete(_: Policy, clips: Sequence[Clip], questions: Sequence[str]) -> list[str]:
-        assert len(clips) == len(questions) == 1
-        assert "red circle" in questions[0]
-        return [f"<think></think><answer>{answers.get(next(tasks), '')}</answer>"]
+    def generate(prompts: Sequence[Prompt], *, max_new_tokens: int) -> list[Completion]:
+        ((_, question),) = prompts
+        assert "red circle" in policy.tokenizer.decode(question)
+        text = f"<think></think><answer>{answers.get(next(tasks), '')}</answer>"
+        return [Completion(ids=(), logprobs=(), text=text, truncated=False)]
 
-    monkeypatch.setattr(trainer.toy.chains, "complete", complete)
+    monkeypatch.setattr(policy, "generate", generate)
     figures = measure_chains(policy, [clip], [make_toy_scene(make_toy_thing())], seed=0)
     zeros = {"when": 0.0, "where_at": 0.0, "where": 0.0, "when_at": 0.0}
     assert figures == ChainFigures(**(zeros | {name: pytest.approx(value) for name, value in expected.items()}))

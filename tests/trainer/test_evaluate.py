@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from ser_fast.types import Clip, RefereeRequest, RefereeScores
-from tests.support.toy import make_toy_scene, make_toy_thing
-from trainer.evaluate import true_boxes
+from tests.support.toy import answered, make_toy_scene, make_toy_thing
+from trainer.evaluate import measure, true_boxes
 from trainer.policy import Policy
 from trainer.toy.boxes import in_pixels, jittered, overlap
-from trainer.toy.evaluate import Asked, ask, measure
+from trainer.toy.evaluate import Asked, ask, constant_when
 from trainer.toy.judgements import Judged, claims_on, judge, soft_levels
 from trainer.toy.measure_referee import area_under_curve, measure_referee, spearman
 from trainer.toy.world import SECONDS, SIDE_PX, Scene, draw, make_scene
@@ -43,7 +43,7 @@ ASKED = Asked(scene=make_toy_scene(make_toy_thing()), thing=make_toy_thing(), at
     ],
 )
 def test_what_when_where_by_hand(completion: str, what: float, when: float, where: float, policy: Policy) -> None:
-    figures = measure(policy, [ASKED], [completion], [float(SECONDS)])
+    figures = measure(answered(policy, ASKED, [completion]))
     assert (figures.what, figures.when, figures.where) == pytest.approx((what, when, where))
     assert figures.am == pytest.approx((what + when + where) / 3)
 
@@ -51,10 +51,10 @@ def test_what_when_where_by_hand(completion: str, what: float, when: float, wher
 def test_lgm_caps_each_mean(policy: Policy) -> None:
     right = "<think><obj>red circle</obj><box>[0,0,42,42]</box>at<t>2.00</t>s</think><answer>red</answer>"
     wrong = "<think></think><answer>blue</answer>"
-    figures = measure(policy, [ASKED] * 4, [right, right, right, wrong], [6.0] * 4)
+    figures = measure(answered(policy, ASKED, [right, right, right, wrong]))
     assert (figures.cap, figures.what, figures.claims, figures.without_claims) == (0.875, 0.75, 0.75, 0.25)
     assert figures.lgm == pytest.approx(math.log(4))
-    full = measure(policy, [ASKED] * 4, [right] * 4, [6.0] * 4)
+    full = measure(answered(policy, ASKED, [right] * 4))
     assert full.lgm == pytest.approx(math.log(8)), "ln(1 / (1 - cap)), not infinity"
 
 
@@ -72,12 +72,20 @@ def test_labels_say_where_things_are_at_any_time() -> None:
                     assert found[0] == pytest.approx(box, abs=5e-4)
 
 
+def test_a_constant_time_is_as_good_as_the_most_popular_one() -> None:
+    early, late = make_toy_thing(), make_toy_thing(appears=3.0, vanishes=6.0)
+    asked = [Asked(scene=make_toy_scene(thing), thing=thing, attribute="color") for thing in (early, early, late)]
+    assert constant_when(asked) == 1.0, "3.00 s lies in both"
+    apart = [Asked(scene=ASKED.scene, thing=make_toy_thing(vanishes=3.0), attribute="color"), asked[0], asked[2]]
+    assert constant_when(apart) == pytest.approx(2 / 3)
+
+
 def test_questions_take_turns() -> None:
     asked = ask([make_scene("validation", 0, i) for i in range(12)])
     assert {(q.scene.things.index(q.thing), q.attribute) for q in asked} == {
         (i, a) for i in range(3) for a in ("color", "shape")
     }
-    assert all(q.answer in (q.thing.color, q.thing.shape) and q.answer not in q.question for q in asked)
+    assert all(q.answer in (q.thing.color, q.thing.shape) and q.answer not in q.row.question for q in asked)
 
 
 def _clip(scene: Scene) -> Clip:

@@ -26,10 +26,9 @@ from trainer.loop import train
 from trainer.loss import LossConfig
 from trainer.policy import Policy
 from trainer.presets import Grpo
-from trainer.prompt import PromptConfig
+from trainer.prompt import PromptOptions
 from trainer.toy import POLICY
 from trainer.toy.files import write_split
-from trainer.toy.models import PROMPT
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +56,6 @@ def _config(world: Path, run: Path, **changes: Any) -> Grpo:
         "max_frames": 6,
         "evaluate_every": 2,
         "save_every": 2,
-        "prompt": PROMPT,
     }
     return Grpo(**(settings | changes))
 
@@ -71,7 +69,7 @@ def _rows(run: Path, name: str = "metrics.jsonl") -> list[dict[str, Any]]:
 def test_a_run_writes_what_it_should(world: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     model = train(_config(world, run, held_out=world / "questions.jsonl"))
-    Policy.load(model, prompt=PROMPT)
+    Policy.load(model)
     rows = _rows(run)
     assert [row["step"] for row in rows] == [0, 1]
     for row in rows:
@@ -139,7 +137,7 @@ def test_any_family_takes_two_steps(family: str, world: Path, random_vlm: dict[s
         max_new_tokens=8,
         max_frames=2,
         loss=LossConfig(ratio="sequence", kl=0.1),
-        prompt=PromptConfig(),
+        prompt=PromptOptions(frame="{time} s: {image}\n"),
     )
     Policy.load(train(config))
     assert len(_rows(tmp_path / "run")) == 2
@@ -246,10 +244,20 @@ def test_bad_input_ends_with_one_line(world: Path, tmp_path: Path, capsys: pytes
         assert err.startswith(message)
         assert err.count("\n") == 1
     assert not (tmp_path / "run").exists()
-    for arguments in (["gold"], ["grpo", "--num-steps", "many"]):
-        with pytest.raises(SystemExit) as stop:
-            main(arguments)
-        assert stop.value.code == 2
+    for arguments, message in (
+        (["gold"], "Unrecognized options: gold"),
+        (["toy", "--num-steps", "many"], "--num-steps: invalid literal for int() with base 10: 'many'"),
+        (["toy", "--num-stpes", "3"], "Unrecognized options: --num-stpes, 3"),
+        (
+            ["toy", "--loss.kl", "-1"],
+            "clip_low, clip_high, kl: expected 0 <= clip_low < 1 and numbers >= 0, got 0.2, 0.2, -1.0",
+        ),
+        (["toy", "--temperature", "0"], "temperature: expected a number > 0, got 0.0"),
+        (["toy", "--group-size", "0"], "group_size: expected a whole number > 0, got 0"),
+        ([], "Expected one of {toy, grpo, sft, sft-toy}."),
+    ):
+        assert main(arguments) == 2
+        assert capsys.readouterr().err.startswith(f"ser-train: {message}")
 
 
 def test_another_run_is_not_mixed_in(world: Path, tmp_path: Path) -> None:

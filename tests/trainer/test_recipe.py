@@ -13,7 +13,6 @@ from trainer.policy import Policy
 from trainer.toy import recipe
 from trainer.toy.build import main
 from trainer.toy.files import write_split
-from trainer.toy.models import PROMPT
 
 
 def _short(stage: recipe.Stage) -> recipe.Stage:
@@ -46,7 +45,7 @@ def test_all_stages_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.
     referee = recipe.make_referee(tmp_path, scenes, on_step=on_step)
     stages = ("sight", "policy few-frames", "policy exact", "policy loose", "referee words", "referee claims")
     assert told == [(stage, step) for stage in stages for step in (0, 1)]
-    Policy.load(policy, prompt=PROMPT)
+    Policy.load(policy)
     VLMReferee(referee)
     told.clear()
     recipe.make_policy(tmp_path, scenes, on_step=on_step)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ser_fast.errors import DataError
+from ser_fast.errors import DataError, InputError
 from ser_fast.testing import moving_square, write_clip
 from ser_fast.types import CoordSpace
 from trainer.cli import main
 from trainer.policy import Policy
+from trainer.prompt import PromptConfig, PromptOptions
 from trainer.sft import Examples, convert_boxes, read_examples
 
 ROW = {
@@ -65,10 +67,28 @@ def test_images_of_open_o3_are_in_pixels(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<box>[1, 2, 3]</box>", "<box>[a, 2, 3, 4]</box>", "<box>[nan, 1, 2, 3]</box>", "[1, 2, 3, 4]"]
+    "text",
+    [
+        "<box>[1, 2, 3]</box>",
+        "<box>[a, 2, 3, 4]</box>",
+        "<box>[nan, 1, 2, 3]</box>",
+        "<box>[1e308, 1, 2, 3]</box>",
+        "<box>[[1, 2, 3, 4], [5]]</box>",
+        "<box></box>",
+        "[1, 2, 3, 4]",
+    ],
 )
 def test_what_is_no_box_stays(text: str) -> None:
     assert convert_boxes(text, CoordSpace(kind="norm1"), CoordSpace(kind="norm1000")) == text
+
+
+def test_a_list_of_boxes_is_converted_box_by_box() -> None:
+    """Open-o3-Video writes it where several things have one name."""
+    text = "<box>[[0.1, 0.2, 0.3, 0.4], [0, 0, 1, 1]]</box>"
+    assert (
+        convert_boxes(text, CoordSpace(kind="norm1"), CoordSpace(kind="norm1000"))
+        == "<box>[[100,200,300,400], [0,0,1000,1000]]</box>"
+    )
 
 
 @pytest.mark.parametrize(
@@ -104,6 +124,70 @@ def test_a_batch_holds_the_examples_of_a_clip_as_branches(folder: Path, policy: 
     assert batches.loss_at(0).item() == batches.loss_at(0).item()
 
 
+def test_each_window_of_a_video_has_its_own_frames(folder: Path, policy: Policy) -> None:
+    windows = [ROW | {"start": 0.0, "end": 1.0}, ROW | {"id": "b", "start": 2.0, "end": 2.9}]
+    (folder / "windows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in windows))
+    examples = read_examples(folder / "windows.jsonl")
+    batches = Examples(policy, examples, folder, fps=1.0, max_frames=3, num_clips=1, seed=0)
+    shown = {batches.show(step).partition("is 3.00 s long")[0] for step in range(2)}
+    assert {text.count("at 2.00 s: ") for text in shown} == {0, 1}
+    assert {text.count("at 0.00 s: ") for text in shown} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        ({"video": "nope.mp4"}, {}, r"nope\.mp4: open: .*"),
+        ({"video": "lines.jsonl"}, {}, r"lines\.jsonl: open: .*"),
+        ({"image": "nope.png", "video": None}, {}, r"nope\.png: .*"),
+        ({"start": 50.0}, {}, r"square\.mp4: start, end: expected a window that begins in \[0, 2\.900\] s, got 50\.0, None"),
+        ({}, {"fps": 0}, r"fps: expected a number > 0, got 0\.0"),
+        ({}, {"fps": "nan"}, r"fps: expected a number > 0, got nan"),
+        ({}, {"max-frames": 0}, r"max_frames: expected a whole number > 0, got 0"),
+        ({}, {"num-clips": -1}, r"num_clips: expected a whole number > 0, got -1"),
+        ({}, {"steps.num-steps": 0}, r"num_steps: expected a whole number > 0, got 0"),
+        ({}, {"prompt.frame": "x"}, r"prompt\.frame: expected \{image\} once, got 'x'"),
+        ({}, {"prompt.frame": "{image}{image}"}, r"prompt\.frame: expected \{image\} once, .*"),
+        ({}, {"prompt.frame": "{k}{image}"}, r"prompt\.frame: expected no fields but \{number\}, \{time\}, \{image\}, .*"),
+        ({}, {"prompt.system": "in {json"}, r"prompt\.system: expected no fields but \{unit\}, \{example\}, got 'in \{json'"),
+        ({}, {"prompt.time-format": "q"}, r"prompt\.time_format: expected the format of a number such as \.2f, got 'q'"),
+        ({}, {"prompt.max-frame-pixels": 0}, r"prompt\.max_frame_pixels: expected a number > 0, got 0"),
+    ],
+)
+def test_what_cannot_be_used_ends_in_one_line(
+    change: dict[str, Any],
+    options: dict[str, Any],
+    message: str,
+    folder: Path,
+    tiny_folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    row = {key: value for key, value in (ROW | change).items() if value is not None}
+    (folder / "lines.jsonl").write_text(json.dumps(row) + "\n")
+    assert main(_arguments(folder, tiny_folder, **options)) == 2
+    assert re.fullmatch(rf"ser-train: (.*/)?{message}\n", capsys.readouterr().err)
+
+
+def test_any_text_can_be_taught(folder: Path, policy: Policy) -> None:
+    (folder / "lines.jsonl").write_text(json.dumps(ROW | {"completion": "\ud800 <box>[1e308,0,0,0]</box> \x00"}) + "\n")
+    batches = Examples(policy, read_examples(folder / "lines.jsonl"), folder, fps=1.0, max_frames=3, num_clips=1, seed=0)
+    assert "\ufffd <box>[1e308,0,0,0]</box>" in batches.show(0)
+    assert batches.loss_at(0).isfinite()
+
+
+def test_the_prompt_travels_with_the_model(folder: Path, tiny_folder: Path) -> None:
+    assert main(_arguments(folder, tiny_folder, **{"prompt.frame": "{time}: {image} ", "steps.num-steps": 1})) == 0
+    taught = Policy.load(folder / "run" / "model")
+    assert taught.prompts.config == PromptConfig(frame="{time}: {image} ")
+    changed = Policy.load(folder / "run" / "model", prompt=PromptOptions(length=""))
+    assert changed.prompts.config == PromptConfig(frame="{time}: {image} ", length="")
+    (folder / "run" / "model" / "policy_prompt.json").write_text('{"frame": 3}')
+    with pytest.raises(
+        InputError, match=r"policy_prompt\.json: expected an object with some of system, .*, got \{'frame': 3\}"
+    ):
+        Policy.load(folder / "run" / "model")
+
+
 def _arguments(folder: Path, policy: Path, **changes: Any) -> list[str]:
     options = {
         "model": policy,
@@ -133,7 +217,7 @@ def test_the_command_trains_and_writes_a_folder_that_loads(
 def test_the_command_shows_the_prompt(folder: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*_arguments(folder, tiny_folder), "--show-prompt"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("<|im_start|>system\nYou answer questions about videos.")
+    assert out.startswith("boxes are written in pixels of the frame as you see it\n<|im_start|>system\nYou answer questions")
     assert "Frame 2 at 1.00 s: " in out
     assert not (folder / "run").exists()
 

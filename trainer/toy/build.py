@@ -7,7 +7,6 @@ on from its last checkpoint.
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
 import subprocess
 import sys
@@ -23,15 +22,14 @@ from rich.table import Table
 from ser_fast.assets import TOY_REFEREE
 from ser_fast.errors import InputError
 from ser_fast.referee import VLMReferee
-from ser_fast.types import Clip
+from trainer.evaluate import measure
 from trainer.policy import Policy
 from trainer.progress import Progress
 from trainer.toy import POLICY
 from trainer.toy.chains import measure_chains
-from trainer.toy.evaluate import ask, complete, measure
+from trainer.toy.evaluate import answer, answer_blind, ask, constant_when
 from trainer.toy.lessons import seen_clip
 from trainer.toy.measure_referee import figures_of, jittered_claims, policy_claims
-from trainer.toy.models import PROMPT
 from trainer.toy.recipe import SEED, can_make_referee, make_policy, make_referee, write_data
 from trainer.toy.world import Scene
 
@@ -86,26 +84,23 @@ def _train(work: Path) -> bool:
 
 
 def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) -> dict[str, dict[str, Any]]:
-    """The figures of both models on held-out clips; beside them those of a policy that is shown black frames, and those of the
-    referee on jittered true boxes alone, where places are as often right as wrong."""
-    loaded = Policy.load(policy, prompt=PROMPT)
+    """The figures of both models on held-out clips. Beside them what keeps them honest: a policy that is shown the frames of
+    another clip, the best constant time, and the referee on jittered true boxes alone, where places are as often right as
+    wrong."""
+    loaded = Policy.load(policy)
     clips = [seen_clip(folder, scene) for scene in scenes]
-    black = [dataclasses.replace(clip, frames=torch.zeros_like(clip.frames)) for clip in clips]
+    asked = ask(scenes)
     judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED)
     judged += jittered_claims(folder, scenes, NUM_CLAIMS // 2, seed=SEED)
     scores = VLMReferee(referee).score([j.request for j in judged])
     return {
-        "policy": _evidence(loaded, scenes, clips) | measure_chains(loaded, clips, scenes, seed=SEED).to_json(),
-        "policy, black frames": _evidence(loaded, scenes, black),
+        "policy": measure(answer(loaded, asked, clips)).to_json()
+        | {"constant when": round(constant_when(asked), 4)}
+        | measure_chains(loaded, clips, scenes, seed=SEED).to_json(),
+        "policy, frames of another clip": measure(answer_blind(loaded, asked, clips)).to_json(),
         "referee": figures_of(scores, judged).to_json(),
         "referee, jittered boxes": figures_of(scores, judged, slice(NUM_CLAIMS // 2, None)).to_json(),
     }
-
-
-def _evidence(policy: Policy, scenes: Sequence[Scene], clips: Sequence[Clip]) -> dict[str, Any]:
-    asked = ask(scenes)
-    completions = complete(policy, clips, [question.question for question in asked])
-    return measure(policy, asked, completions, [clip.duration for clip in clips]).to_json()
 
 
 def show(tables: dict[str, dict[str, dict[str, Any]]]) -> None:

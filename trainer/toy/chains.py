@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from ser_fast.types import Box, Clip
 from trainer.policy import Policy
 from trainer.toy.boxes import in_pixels, true_iou
-from trainer.toy.evaluate import complete
+from trainer.toy.evaluate import MAX_NEW_TOKENS
 from trainer.toy.tasks import CHAIN_TASKS, Seen, chain
 from trainer.toy.world import SECONDS, Scene, Thing
 
@@ -53,8 +53,9 @@ def measure_chains(policy: Policy, clips: Sequence[Clip], scenes: Sequence[Scene
         lessons = [
             chain(seen, rng.choice([thing for thing in seen.scene.things if seen.visible(thing)]), task, rng) for seen in views
         ]
-        completions = complete(policy, clips, [lesson.question for lesson in lessons])
-        for seen, lesson, text in zip(views, lessons, completions, strict=True):
+        asked = [(prompt, policy.prompts.question(lesson.question)) for prompt, lesson in zip(prompts, lessons, strict=True)]
+        completions = policy.generate(asked, max_new_tokens=MAX_NEW_TOKENS)
+        for seen, lesson, text in zip(views, lessons, (completion.text for completion in completions), strict=True):
             if task in ("when", "when-at"):
                 sums[task] += _interval_iou(text, lesson.thing)
             else:

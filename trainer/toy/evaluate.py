@@ -1,20 +1,20 @@
-"""What, when and where of a policy's claims on held-out clips, against the simulator's truth."""
+"""Held-out questions of the toy world, and how they are put to a policy."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ser_fast.claims import parse_claims
 from ser_fast.jsonl import question_from_json, write_json_lines
-from ser_fast.types import ClaimBatch, Clip, ParseReport, Question
-from trainer.evaluate import Figures, evidence_figures
+from ser_fast.types import Clip, Question
 from trainer.policy import Policy
+from trainer.rollout import Group, roll_out
 from trainer.toy.files import question_line
-from trainer.toy.tasks import question_about
-from trainer.toy.world import SIDE_PX, Scene, Thing
+from trainer.toy.lessons import FPS, MAX_FRAMES
+from trainer.toy.world import SECONDS, Scene, Thing
 
 MAX_NEW_TOKENS = 112
 
@@ -27,11 +27,6 @@ class Asked:
     thing: Thing
     attribute: str
     """"color" or "shape"."""
-
-    @property
-    def question(self) -> str:
-        """As it is put to the policy."""
-        return question_about(self.thing, self.attribute)
 
     @property
     def answer(self) -> str:
@@ -62,32 +57,22 @@ def write_asked(path: Path, scenes: Sequence[Scene]) -> None:
     write_json_lines(path, (question.line for question in ask(scenes)))
 
 
-def complete(
-    policy: Policy, clips: Sequence[Clip], questions: Sequence[str], *, temperature: float = 0.0, seed: int = 0
-) -> list[str]:
-    """Free-running completions, each of a question on its clip; greedy unless there is a temperature."""
-    prompts = [
-        (policy.prompts.clip(clip), policy.prompts.question(question)) for clip, question in zip(clips, questions, strict=True)
-    ]
-    completions = policy.generate(prompts, max_new_tokens=MAX_NEW_TOKENS, temperature=temperature, seed=seed)
-    return [completion.text for completion in completions]
+def answer(
+    policy: Policy, asked: Sequence[Asked], clips: Sequence[Clip], *, temperature: float = 0.0, seed: int = 0
+) -> list[Group]:
+    """Free-running answers, each to a question on its clip; greedy unless there is a temperature."""
+    rows = [question.row for question in asked]
+    return roll_out(policy, rows, clips, num=1, max_new_tokens=MAX_NEW_TOKENS, temperature=temperature, seed=seed)
 
 
-def read_claims(policy: Policy, completions: Sequence[str], durations: Sequence[float]) -> tuple[ClaimBatch, ParseReport]:
-    """The claims of completions, boxes in pixels of the world's frames."""
-    size = policy.spec.fit(SIDE_PX, SIDE_PX, max_pixels=policy.prompts.config.max_frame_pixels)
-    return parse_claims(
-        completions, coord_space=policy.prompts.coord_space(size), frame_hw=(SIDE_PX, SIDE_PX), duration_s=list(durations)
-    )
+def answer_blind(policy: Policy, asked: Sequence[Asked], clips: Sequence[Clip]) -> list[Group]:
+    """Greedy answers to questions of a policy that is shown, for each, the frames of the clip before: what it knows without
+    looking at the right ones."""
+    groups = answer(policy, asked, [*clips[-1:], *clips[:-1]])
+    return [dataclasses.replace(group, clip=clip) for group, clip in zip(groups, clips, strict=True)]
 
 
-def measure(policy: Policy, asked: Sequence[Asked], completions: Sequence[str], durations: Sequence[float]) -> Figures:
-    """The figures of completions."""
-    claims, report = read_claims(policy, completions, durations)
-    return evidence_figures(
-        [question.row for question in asked],
-        claims,
-        report,
-        frame_hw=[(SIDE_PX, SIDE_PX)] * len(asked),
-        truncated=["</answer>" not in text for text in completions],
-    )
+def constant_when(asked: Sequence[Asked]) -> float:
+    """The best figure *when* of claims that all cite one and the same time, whatever is asked: what looking must exceed."""
+    times = [k / FPS for k in range(MAX_FRAMES) if k / FPS < SECONDS]
+    return max(sum(question.thing.box(time_s) is not None for question in asked) for time_s in times) / len(asked)

@@ -73,10 +73,8 @@ def _claim(
     box = target.box(float(clip.times[frame]))
     base = in_pixels(box) if box is not None else anywhere(rng)
     if kind < wrong_words:
-        wrong = rng.choice([color for color in COLORS if color != target.color])
-        other = rng.choice([shape for shape in SHAPES if shape != target.shape])
-        wrong_answer = rng.random() < 0.75
-        name = f"{wrong} {target.shape}" if wrong_answer == (attribute == "color") else f"{target.color} {other}"
+        other = "shape" if attribute == "color" else "color"
+        name = wrong_name(target, attribute if rng.random() < 0.75 else other, rng)
         place = jittered(base, rng.uniform(0.4, 1.0), rng)
     elif kind < wrong_words + 0.05:  # some thing, anywhere
         name, place = rng.choice(scene.things).name, anywhere(rng)
@@ -85,6 +83,13 @@ def _claim(
     else:  # the thing that is there, placed well or badly
         name, place = target.name, jittered(base, rng.random(), rng)
     return judge(scene, clip, frame, place, name, asked, attribute)
+
+
+def wrong_name(thing: Thing, attribute: str, rng: random.Random) -> str:
+    """The name of a thing with another word for one attribute."""
+    if attribute == "color":
+        return f"{rng.choice([color for color in COLORS if color != thing.color])} {thing.shape}"
+    return f"{thing.color} {rng.choice([shape for shape in SHAPES if shape != thing.shape])}"
 
 
 class Judgements:

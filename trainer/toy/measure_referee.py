@@ -14,9 +14,10 @@ import torch
 from ser_fast.referee import VLMReferee
 from ser_fast.types import Clip, RefereeScores
 from trainer.policy import Policy
+from trainer.rollout import read_claims
 from trainer.toy.boxes import in_pixels, jittered
-from trainer.toy.evaluate import Asked, ask, complete, read_claims
-from trainer.toy.judgements import Judged, judge
+from trainer.toy.evaluate import Asked, answer, ask
+from trainer.toy.judgements import Judged, judge, wrong_name
 from trainer.toy.lessons import seen_clip
 from trainer.toy.world import Scene
 
@@ -47,8 +48,7 @@ def policy_claims(policy: Policy, folder: Path, scenes: Sequence[Scene], num: in
     asked = ask(scenes)
     clip_of = functools.cache(functools.partial(seen_clip, folder))
     clips = [clip_of(question.scene) for question in asked]
-    completions = complete(policy, clips, [question.question for question in asked], temperature=1.0, seed=seed)
-    claims, _ = read_claims(policy, completions, [clip.duration for clip in clips])
+    claims, _ = read_claims(answer(policy, asked, clips, temperature=1.0, seed=seed))
     judged = []
     for r, (question, clip) in enumerate(zip(asked, clips, strict=True)):
         for c in claims.responses.rows(r):
@@ -61,20 +61,21 @@ def policy_claims(policy: Policy, folder: Path, scenes: Sequence[Scene], num: in
 
 
 def jittered_claims(folder: Path, scenes: Sequence[Scene], num: int, *, seed: int) -> list[Judged]:
-    """`num` claims whose IoU with the thing that they name is uniform in [0, 1]; every other one names another thing."""
+    """`num` claims whose box has an IoU uniform in [0, 1] with a thing in view. Every other one has a wrong name: by turns
+    that of another thing, which is there, and the asked thing's with another colour or shape."""
     rng = random.Random(seed)
     judged: list[Judged] = []
     asked = ask(scenes)
     clip_of = functools.cache(lambda i: seen_clip(folder, asked[i].scene))
     while len(judged) < num:
         i = rng.randrange(len(asked))
-        judged += _jittered(asked[i], clip_of(i), len(judged) % 2 == 1, rng)
+        judged += _jittered(asked[i], clip_of(i), (None, "thing", None, "word")[len(judged) % 4], rng)
     return judged
 
 
-def _jittered(question: Asked, clip: Clip, wrong: bool, rng: random.Random) -> list[Judged]:
+def _jittered(question: Asked, clip: Clip, wrong: str | None, rng: random.Random) -> list[Judged]:
     """One claim about a thing in view, the asked one or another; none where there is no such thing."""
-    things = [thing for thing in question.scene.things if (thing is question.thing) != wrong]
+    things = [thing for thing in question.scene.things if (thing is question.thing) != (wrong == "thing")]
     views = [
         (thing, frame, box)
         for thing in things
@@ -85,7 +86,8 @@ def _jittered(question: Asked, clip: Clip, wrong: bool, rng: random.Random) -> l
         return []
     thing, frame, box = rng.choice(views)
     place = jittered(in_pixels(box), rng.random(), rng)
-    return [judge(question.scene, clip, frame, place, thing.name, question.thing, question.attribute)]
+    name = wrong_name(thing, rng.choice(("color", "shape")), rng) if wrong == "word" else thing.name
+    return [judge(question.scene, clip, frame, place, name, question.thing, question.attribute)]
 
 
 def measure_referee(referee: VLMReferee, judged: Sequence[Judged]) -> RefereeFigures:

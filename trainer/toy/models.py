@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ser_fast.testing import write_random_vlm
-from trainer.prompt import PromptConfig
+from trainer.prompt import PromptConfig, write_prompt
 from trainer.toy.tokenizer import toy_tokenizer
 
 POLICY_TOKENS, REFEREE_TOKENS = 9, 16
@@ -28,8 +28,10 @@ read long texts."""
 
 
 def new_policy(folder: Path, *, seed: int) -> Path:
-    """Writes a policy that knows nothing."""
-    return _new(folder, seed, POLICY_TOKENS)
+    """Writes a policy that knows nothing but its prompt."""
+    _new(folder, seed, POLICY_TOKENS)
+    write_prompt(folder, PROMPT)
+    return folder
 
 
 def new_referee(folder: Path, *, seed: int) -> Path:

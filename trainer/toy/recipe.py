@@ -18,7 +18,7 @@ from trainer.supervised import SupervisedConfig, fit
 from trainer.toy.files import write_split
 from trainer.toy.judgements import Judgements
 from trainer.toy.lessons import Lessons
-from trainer.toy.models import PROMPT, new_policy, new_referee
+from trainer.toy.models import new_policy, new_referee
 from trainer.toy.sight import Looks, Sight
 from trainer.toy.tasks import Looseness
 from trainer.toy.world import Scene
@@ -96,7 +96,7 @@ def make_sight(work: Path, scenes: list[Scene], *, on_step: OnStep) -> dict[str,
 def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     """Takes a fresh policy through all stages; each resumes from its last checkpoint. Returns its folder."""
     start = new_policy(work / "policy-start", seed=SEED)
-    policy = Policy.load(start, prompt=PROMPT)
+    policy = Policy.load(start)
     policy.model.model.visual.load_state_dict(make_sight(work, scenes, on_step=on_step))
     teach = functools.partial(Lessons, policy, work / "train", scenes)
     _school("policy", policy.model, POLICY_STAGES, teach, work=work, on_step=on_step)
