@@ -66,20 +66,21 @@ def _first_part(box: str) -> str:
 
 
 def _toy(config: Toy) -> None:
-    from trainer.toy.evaluate import write_asked
-    from trainer.toy.files import write_split
+    from trainer.toy.evaluate import write_world
 
-    write_split(config.videos, split="train", seed=0, num_clips=config.num_clips)
-    if config.held_out is not None and config.held_out_videos is not None:
-        scenes = write_split(config.held_out_videos, split="held-out", seed=0, num_clips=config.num_held_out)
-        write_asked(config.held_out, scenes)
+    write_world(config)
     _grpo(config)
 
 
 def _grpo(config: Grpo) -> None:
     from trainer.loop import train
 
-    print(train(config))
+    if config.show_prompt or config.dry_run:
+        from trainer.preview import preview
+
+        print(preview(config))
+    else:
+        print(train(config))
 
 
 def _sft(config: Sft) -> None:
@@ -103,14 +104,14 @@ def _sft(config: Sft) -> None:
     if config.show_prompt:
         print(batches.show(0))
         return
-    progress = Progress()
-    fit(
-        policy.model,
-        batches.loss_at,
-        run=config.run,
-        config=config.steps,
-        on_step=lambda step, loss: progress("sft", step, config.steps.num_steps, loss),
-    )
+    with Progress() as progress:
+        fit(
+            policy.model,
+            batches.loss_at,
+            run=config.run,
+            config=config.steps,
+            on_step=lambda step, loss: progress("sft", step, config.steps.num_steps, loss),
+        )
     print(write_folder(config.run / "model", policy.model, like=policy.name, prompt=policy.prompts.config))
 
 
@@ -126,7 +127,9 @@ def _sft_toy(config: SftToy) -> None:
         print(_toy_prompt(shipped))
         return
     scenes, _ = write_data(config.run)
-    print(make_policy(config.run, scenes, on_step=Progress()))
+    with Progress() as progress:
+        folder = make_policy(config.run, scenes, on_step=progress)
+    print(folder)
 
 
 def _toy_prompt(policy: Policy) -> str:

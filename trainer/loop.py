@@ -34,6 +34,10 @@ MAX_STEPS = 1_000_000
 """Seeds of a run lie so far apart from those of the next."""
 NUM_SHOWN = 12
 """Held-out answers on the page of the report."""
+MAY_DIFFER = ("num_steps", "run", "fresh", "dry_run", "show_prompt")
+"""Settings that a run may change when it goes on."""
+TOLD = ("reward", "answer", "relevance", "localization", "claims")
+"""What a run tells of each step while it goes."""
 STAGES = ("generate", "score", "learn")
 COLD_STEPS, COLD_SHARE = 4, 0.05
 """A policy of which so few completions cite anything in its first steps has nothing that reinforcement could prefer."""
@@ -57,7 +61,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     policy = Policy.load(config.model, device=config.device, prompt=config.prompt)
     reference = Policy.load(config.model, device=config.device, prompt=config.prompt) if config.loss.kl else None
     referee = referee or VLMReferee(config.referee, device=config.device)
-    folder = open_run(config.run, config, may_differ=("num_steps", "run"))
+    folder = open_run(config.run, config, may_differ=MAY_DIFFER, fresh=config.fresh)
     frames_of = functools.partial(Frames, fps=config.fps, max_frames=config.max_frames)
     frames, held_out_frames = frames_of(config.videos), frames_of(config.held_out_videos or config.videos)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
@@ -69,7 +73,6 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     metrics, evaluations = Metrics(folder, first_step=first), Metrics(folder, first_step=first, name="evaluations.jsonl")
     board = Board(folder, first_step=first)
     order = Order(len(questions), config.num_prompts, config.seed)
-    progress = Progress()
 
     def look(step: int) -> None:
         """Measures the policy on the held-out questions."""
@@ -77,7 +80,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
         evaluations.write(step, **figures)
         board.write(step, "held out", figures)
 
-    with stop_on_sigterm() as stop:
+    with stop_on_sigterm() as stop, Progress() as progress:
         for step in range(first, config.num_steps):
             if held_out and step % config.evaluate_every == 0:
                 look(step)
@@ -118,7 +121,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
             write_rollouts(folder, f"step_{step}", scored)
             metrics.write(step, **figures)
             board.write(step, "train", figures)
-            progress("grpo", step, config.num_steps, learnt.loss)
+            progress("grpo", step, config.num_steps, **{name: figures.get(name) for name in TOLD})
             if step + 1 == COLD_STEPS:
                 _check_claims(metrics)
             if stop.asked or (step + 1) % config.save_every == 0 or step + 1 == config.num_steps:

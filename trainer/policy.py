@@ -75,6 +75,12 @@ class Policy:
         """Ids that are never written: marks of chats and images, and those beyond the tokenizer."""
         return self._decoder.silent.nonzero()[:, 0].tolist()
 
+    def cache_bytes(self) -> int:
+        """Of the keys and values of one token."""
+        text = self.model.config.get_text_config()
+        width = getattr(text, "head_dim", None) or text.hidden_size // text.num_attention_heads
+        return int(2 * text.num_hidden_layers * text.num_key_value_heads * width * self.model.dtype.itemsize)
+
     def completion_ids(self, text: str) -> tuple[int, ...]:
         """A completion as ids, end token included. Special tokens in the text are not parsed."""
         ids = self.tokenizer(replace_surrogates(text), add_special_tokens=False, split_special_tokens=True)["input_ids"]

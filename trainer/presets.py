@@ -92,6 +92,12 @@ class Grpo:
     seed: int = 0
     device: str = "cpu"
     prompt: PromptOptions = field(default_factory=PromptOptions)
+    fresh: bool = False
+    """Remove the run that the folder holds, and start over."""
+    dry_run: bool = False
+    """Print settings, tokens of a step and memory, and stop."""
+    show_prompt: bool = False
+    """Print the prompt of the first question, and stop."""
 
     def __post_init__(self) -> None:
         _check_whole(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,19 +18,22 @@ from ser_fast.jsonl import write_text
 CONFIG = "config.json"
 
 
-def open_run(folder: Path, config: Any, *, may_differ: tuple[str, ...] = ()) -> Path:
+def open_run(folder: Path, config: Any, *, may_differ: tuple[str, ...] = (), fresh: bool = False) -> Path:
     """Makes a run's folder, or finds it as it was left.
 
     Args:
         folder: of the run; `config.json` in it says what it is.
         config: a dataclass.
         may_differ: fields that a run may change when it goes on.
+        fresh: removes the run that is there first.
 
     Raises:
         InputError: the folder holds something else, or a run with other settings.
     """
     path = folder / CONFIG
     settings = json.loads(json.dumps(dataclasses.asdict(config), default=str))
+    if fresh and path.exists():
+        shutil.rmtree(folder)
     if path.exists():
         known = json.loads(path.read_text(encoding="utf-8"))
         for name in sorted(settings.keys() | known.keys()):

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -83,6 +84,10 @@ def test_a_run_writes_what_it_should(world: Path, tmp_path: Path) -> None:
     assert page.count('<div class="response') == 12
     assert "<svg" in page
     assert "On 36 held-out questions" in page
+    first, last = _rows(run, "evaluations.jsonl")
+    for name in ("what", "when", "where", "am", "lgm"):
+        cells = f"<td>{name}</td><td>{first[name]:.3f}</td><td>{last[name]:.3f}</td><td>{last[name] - first[name]:+.3f}</td>"
+        assert cells in page
     assert list((run / "tensorboard").iterdir())
     rollouts = read_rollouts(run / "rollouts" / "step_1.jsonl")
     assert len(rollouts) == 12
@@ -258,6 +263,38 @@ def test_bad_input_ends_with_one_line(world: Path, tmp_path: Path, capsys: pytes
     ):
         assert main(arguments) == 2
         assert capsys.readouterr().err.startswith(f"ser-train: {message}")
+
+
+def test_a_run_can_start_over(world: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(_config(world, run, num_steps=1))
+    (run / "note").write_text("of the old run")
+    train(_config(world, run, num_steps=1, group_size=3, fresh=True))
+    assert not (run / "note").exists()
+    assert len((run / "rollouts" / "step_0.jsonl").read_text().splitlines()) == 9
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    (foreign / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match=r"foreign: not empty, and not the folder of a run"):
+        train(_config(world, foreign, fresh=True))
+    assert (foreign / "thesis.tex").exists()
+
+
+def test_a_run_can_be_looked_at_before_it_begins(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"model": "toy", "data": world / "questions.jsonl", "videos": world, "referee": "toy", "run": tmp_path / "run"}
+    arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+    assert main(["grpo", *arguments, "--fps", "1", "--max-frames", "6", "--show-prompt"]) == 0
+    prompt = capsys.readouterr().out
+    assert prompt.startswith("boxes are written in pixels of the frame as you see it\n<|im_start|>system\nYou answer questions")
+    assert prompt.count("<image>") == 6
+    assert main(["grpo", *arguments, "--fps", "1", "--max-frames", "6", "--max-new-tokens", "100", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert '"group_size": 8' in said
+    lengths = [int(n) for n in re.findall(r"tokens of a prompt: (\d+) on average, (\d+) at most", said)[0]]
+    total = int(re.findall(r"tokens of a step, at most: (\d+)", said)[0])
+    assert 54 < lengths[0] <= lengths[1]
+    assert abs(total - 8 * lengths[0] - 8 * 8 * 100) <= 4
+    assert not (tmp_path / "run").exists()
 
 
 def test_another_run_is_not_mixed_in(world: Path, tmp_path: Path) -> None:

@@ -50,7 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         torch.set_num_threads(1)
         make = make_policy if args.only == "policy" else make_referee
         try:
-            _tell(f"{args.only}: {make(args.work, train, on_step=Progress())}")
+            with Progress(bars=False) as progress:
+                _tell(f"{args.only}: {make(args.work, train, on_step=progress)}")
         except InputError as error:
             print(error, file=sys.stderr)
             return 2

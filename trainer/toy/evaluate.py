@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from ser_fast.jsonl import question_from_json, write_json_lines
 from ser_fast.types import Clip, Question
 from trainer.policy import Policy
+from trainer.presets import Toy
 from trainer.rollout import Group, roll_out
-from trainer.toy.files import question_line
+from trainer.toy.files import question_line, write_split
 from trainer.toy.lessons import FPS, MAX_FRAMES
 from trainer.toy.world import SECONDS, Scene, Thing
 
@@ -52,9 +52,14 @@ def ask(scenes: Sequence[Scene]) -> list[Asked]:
     ]
 
 
-def write_asked(path: Path, scenes: Sequence[Scene]) -> None:
-    """The question lines of `ask`."""
-    write_json_lines(path, (question.line for question in ask(scenes)))
+def write_world(config: Toy) -> list[Asked]:
+    """Videos and questions of a toy run, as far as they are not there; returns the held-out questions."""
+    write_split(config.videos, split="train", seed=0, num_clips=config.num_clips)
+    if config.held_out is None or config.held_out_videos is None:
+        return []
+    asked = ask(write_split(config.held_out_videos, split="held-out", seed=0, num_clips=config.num_held_out))
+    write_json_lines(config.held_out, (question.line for question in asked))
+    return asked
 
 
 def answer(
