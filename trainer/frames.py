@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
-from ser_fast.errors import InputError
+from ser_fast.errors import DecodeError, InputError
 from ser_fast.types import Clip, Footage, Question
 from ser_fast.video import load_clip, load_image
 
@@ -31,6 +32,18 @@ class Frames:
         while self._num_bytes > self._keep_bytes:
             self._num_bytes -= self._kept.pop(next(iter(self._kept))).frames.nbytes
         return clip
+
+    def readable(self, questions: Sequence[Question]) -> list[tuple[Question, Clip]]:
+        """The questions whose media can be read, with their frames. Raises DecodeError if none can, and InputError as `of`."""
+        pairs, errors = [], []
+        for question in questions:
+            try:
+                pairs.append((question, self.of(question)))
+            except DecodeError as error:
+                errors.append(error)
+        if errors and not pairs:
+            raise errors[0]
+        return pairs
 
     def _decode(self, question: Question) -> Clip:
         path = self._videos / question.media

@@ -86,11 +86,11 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
                 look(step)
 
             clock = [time.perf_counter()]
-            asked = [questions[i] for i in order.batch(step)]
+            asked = frames.readable([questions[i] for i in order.batch(step)])
             groups = roll_out(
                 policy,
-                asked,
-                [frames.of(question) for question in asked],
+                [question for question, _ in asked],
+                [clip for _, clip in asked],
                 num=config.group_size,
                 max_new_tokens=config.max_new_tokens,
                 temperature=config.temperature,
@@ -116,6 +116,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
                 "kl": learnt.kl,
                 "gradient_norm": norm.item(),
                 "groups_without_variance": len(groups) - learnt.num_lessons,
+                "unreadable": config.num_prompts - len(asked),
                 "seconds": dict(zip(STAGES, (b - a for a, b in itertools.pairwise(clock)), strict=True)),
             }
             write_rollouts(folder, f"step_{step}", scored)

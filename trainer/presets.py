@@ -59,7 +59,7 @@ class Grpo:
     model: str
     """Folder or hub name of the policy: Qwen2-VL, Qwen2.5-VL, Qwen3-VL."""
     data: Path
-    """Question lines."""
+    """Question lines. Those whose video cannot be read are left out of their step, and counted as unreadable."""
     videos: Path
     """Folder that the names in the data are below."""
     referee: str

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from ser_fast.assets import TOY_REFEREE
-from ser_fast.errors import InputError
+from ser_fast.errors import DecodeError, InputError
 from ser_fast.jsonl import read_questions, read_rollouts
 from ser_fast.types import Question
 from tests.conftest import FAMILIES, ROOT
@@ -263,6 +263,26 @@ def test_bad_input_ends_with_one_line(world: Path, tmp_path: Path, capsys: pytes
     ):
         assert main(arguments) == 2
         assert capsys.readouterr().err.startswith(f"ser-train: {message}")
+
+
+def test_a_video_that_cannot_be_read_is_counted_and_left_out(world: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (world / "questions.jsonl").read_text().splitlines()]
+    names = sorted({line["video"] for line in lines})
+    lines = [line for line in lines if line["id"].endswith("color")][:9]
+    data = tmp_path / "questions.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for name in names:
+        (broken / name).write_bytes((world / name).read_bytes() if name == names[0] else b"not a video")
+    train(_config(world, tmp_path / "run", data=data, videos=broken, num_prompts=len(lines), num_steps=1))
+    (row,) = _rows(tmp_path / "run")
+    assert row["unreadable"] == sum(line["video"] != names[0] for line in lines) == 6
+    assert row["not_valid"] == 0
+    assert len(read_rollouts(tmp_path / "run" / "rollouts" / "step_0.jsonl")) == 4 * (len(lines) - row["unreadable"])
+    (broken / names[0]).write_bytes(b"not a video either")
+    with pytest.raises(DecodeError, match="open: "):
+        train(_config(world, tmp_path / "none", videos=broken, num_steps=1))
 
 
 def test_a_run_can_start_over(world: Path, tmp_path: Path) -> None:
