@@ -5,7 +5,6 @@ The one file of the trainer that knows transformers.
 
 from __future__ import annotations
 
-import math
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from ser_fast.referee.loading import LoadedVLM, load_vlm, prompt_tokens, quiet_t
 from ser_fast.referee.views import view_pixels
 from ser_fast.text import replace_surrogates
 from trainer.batch import Batch, ClipTree, make_batch
+from trainer.checks import check_counts, check_positive
 from trainer.decode import Completion, Decoder, Prompt
 from trainer.prompt import FILE, ClipPrompt, PolicyPrompts, PromptConfig, PromptOptions, read_prompt, system_text, write_prompt
 from trainer.toy import POLICY
@@ -130,13 +130,10 @@ class Policy:
             batch_size: prompts at once.
 
         Raises:
-            ValueError: no completion, no token, no prompt at once; a temperature that is not a number >= 0.
+            InputError: no completion, no token, no prompt at once; a temperature that is not a number >= 0.
         """
-        for name, value in (("max_new_tokens", max_new_tokens), ("num", num), ("batch_size", batch_size)):
-            if value < 1:
-                raise ValueError(f"{name}: expected a number > 0, got {value}")
-        if not 0 <= temperature < math.inf:
-            raise ValueError(f"temperature: expected a number >= 0, got {temperature}")
+        check_counts(max_new_tokens=max_new_tokens, num=num, batch_size=batch_size)
+        check_positive(or_zero=True, temperature=temperature)
         generator = torch.Generator(self.device).manual_seed(seed)
         completions: list[Completion] = []
         for first in range(0, len(prompts), batch_size):

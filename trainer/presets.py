@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from ser_fast.errors import InputError
+from trainer.checks import check_counts, check_positive
 from trainer.loss import LossConfig
 from trainer.prompt import PromptOptions
 from trainer.supervised import SupervisedConfig
-
-
-def _check_whole(config: Any, *names: str) -> None:
-    for name in names:
-        if getattr(config, name) < 1:
-            raise InputError(f"{name}: expected a whole number > 0, got {getattr(config, name)}")
-
-
-def _check_positive(config: Any, *names: str) -> None:
-    for name in names:
-        if not 0 < getattr(config, name) < math.inf:
-            raise InputError(f"{name}: expected a number > 0, got {getattr(config, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,8 +34,8 @@ class Sft:
     """Print the prompt of the first example, and stop."""
 
     def __post_init__(self) -> None:
-        _check_whole(self, "max_frames", "num_clips")
-        _check_positive(self, "fps")
+        check_counts(max_frames=self.max_frames, num_clips=self.num_clips)
+        check_positive(fps=self.fps)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,18 +86,18 @@ class Grpo:
     """Print the prompt of the first question, and stop."""
 
     def __post_init__(self) -> None:
-        _check_whole(
-            self,
-            "num_steps",
-            "num_prompts",
-            "group_size",
-            "prompts_at_once",
-            "max_new_tokens",
-            "max_frames",
-            "evaluate_every",
-            "save_every",
+        check_counts(
+            num_steps=self.num_steps,
+            num_prompts=self.num_prompts,
+            group_size=self.group_size,
+            prompts_at_once=self.prompts_at_once,
+            max_new_tokens=self.max_new_tokens,
+            max_frames=self.max_frames,
+            evaluate_every=self.evaluate_every,
+            save_every=self.save_every,
         )
-        _check_positive(self, "temperature", "learning_rate", "clip_norm", "fps")
+        check_positive(temperature=self.temperature, clip_norm=self.clip_norm, fps=self.fps)
+        check_positive(or_zero=True, learning_rate=self.learning_rate)
 
 
 WORLD = Path("build/toy-world")

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ser_fast.errors import InputError
 from trainer import checkpoint
+from trainer.checks import check_counts, check_positive
 from trainer.metrics import Metrics
 
 
@@ -36,12 +36,8 @@ class SupervisedConfig:
     save_every: int = 200
 
     def __post_init__(self) -> None:
-        for name in ("num_steps", "save_every"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}: expected a whole number > 0, got {getattr(self, name)}")
-        for name in ("learning_rate", "clip_norm"):
-            if not 0 <= getattr(self, name) < math.inf:
-                raise InputError(f"{name}: expected a number >= 0, got {getattr(self, name)}")
+        check_counts(num_steps=self.num_steps, save_every=self.save_every)
+        check_positive(or_zero=True, learning_rate=self.learning_rate, clip_norm=self.clip_norm)
 
 
 def fit(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from ser_fast.errors import InputError
 from ser_fast.referee.views import view_pixels
 from tests.conftest import FAMILIES
 from tests.support.referee import make_clip
@@ -107,3 +109,19 @@ def test_no_mark_of_the_chat_or_of_images_is_written(family: str, random_vlm: di
     written = {i for completion in completions for i in completion.ids}
     assert len(written) > num_tokens / 3
     assert not written & silent
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_new_tokens": 0}, "max_new_tokens: expected a whole number > 0, got 0"),
+        ({"num": 0}, "num: expected a whole number > 0, got 0"),
+        ({"batch_size": 0}, "batch_size: expected a whole number > 0, got 0"),
+        ({"temperature": -1.0}, r"temperature: expected a number >= 0, got -1\.0"),
+        ({"temperature": float("nan")}, "temperature: expected a number >= 0, got nan"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(settings: dict[str, Any], message: str, policy: Policy) -> None:
+    prompt = (policy.prompts.clip(make_clip(2, height=168, width=168)), policy.prompts.question("What?"))
+    with pytest.raises(InputError, match=message):
+        policy.generate([prompt], **({"max_new_tokens": 4} | settings))
