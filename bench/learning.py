@@ -70,9 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--work", type=Path, default=Path("build/learning"), help="folder of videos and runs")
     parser.add_argument("--out", type=Path, help="folder for learning.md and learning.png; the run's folder if not given")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--clips", type=int, default=320, help="held-out clips")
+    parser.add_argument("--clips", type=int, default=256, help="held-out clips")
     parser.add_argument("--at-once", type=int, default=2, help="runs, a core each")
     parser.add_argument("--only", nargs=2, metavar=("ARM", "SEED"), help="one run, in this process")
     args = parser.parse_args(argv)
@@ -105,7 +105,7 @@ def _config(args: argparse.Namespace, arm: str, seed: int) -> Toy:
         run=_folder(args, arm, seed),
         reward="answer" if arm == "answer" else "ser",
         num_steps=args.steps,
-        evaluate_every=max(1, args.steps // 3),
+        evaluate_every=max(1, args.steps // 4),
         num_held_out=args.clips,
         seed=seed,
     )

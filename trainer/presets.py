@@ -119,11 +119,11 @@ class Toy(Grpo):
     """Of the train split, six questions on each."""
     num_held_out: int = 256
     """Clips of the held-out split, one question on each."""
-    num_steps: int = 60
+    num_steps: int = 40
     num_prompts: int = 24
     prompts_at_once: int = 24
     max_new_tokens: int = 112
-    learning_rate: float = 1e-4
+    learning_rate: float = 3e-4
     fps: float = 1.0
     max_frames: int = 6
     evaluate_every: int = 20
