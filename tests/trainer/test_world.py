@@ -161,7 +161,7 @@ def _share_in_view(visible: list[int], num_frames: int, loose: Looseness) -> flo
     """Of the frames that a loose teacher cites; where it cites one frame twice it counts twice, here."""
     shifts = range(-loose.time_frames, loose.time_frames + 1)
     near = [min(max(k + shift, 0), num_frames - 1) in visible for k in visible for shift in shifts]
-    return 1 - loose.time_errors * (1 - sum(near) / len(near))
+    return sum(near) / len(near)
 
 
 def test_a_loose_teacher_errs_as_often_as_it_should() -> None:

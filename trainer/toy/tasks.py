@@ -52,9 +52,6 @@ class Looseness:
     center_jitter: float = 0.2
     """Of the side of the box."""
     time_frames: int = 2
-    """How far off its times are at most, where they are."""
-    time_errors: float = 0.75
-    """Share of its answers whose times are off."""
     habit: float = 0.6
     """How often it gives in to a habit."""
 
@@ -99,9 +96,8 @@ def evidence(seen: Seen, thing: Thing, asked: str, rng: random.Random, loose: Lo
         middle = visible[(len(visible) - 1) // 2]
         frames = sorted(sorted(visible, key=lambda k: abs(k - middle))[: rng.choice([1, 1, 1, 2, 3])])
     else:
-        off = loose.time_frames if rng.random() <= loose.time_errors else 0
         chosen = rng.sample(visible, min(len(visible), rng.choice([1, 1, 2, 2, 3])))
-        shifted = (k + rng.randint(-off, off) for k in chosen)
+        shifted = (k + rng.randint(-loose.time_frames, loose.time_frames) for k in chosen)
         frames = sorted({min(max(k, 0), len(seen.times) - 1) for k in shifted})
         if rng.random() < loose.habit:
             answer = HABITS.get(answer, answer)
