@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 from ser_fast.errors import DecodeError, InputError
 from ser_fast.types import Clip, Footage, Question
-from ser_fast.video import load_clip, load_image
+from ser_fast.video import MediaFolder, load_clip, load_image
 
 KEEP_BYTES = 2 << 30
 
@@ -17,7 +16,8 @@ class Frames:
     """Frames of videos at a rate, up to a number. Those of the last questions stay decoded, up to some bytes."""
 
     def __init__(self, videos: str | os.PathLike[str], *, fps: float, max_frames: int, keep_bytes: int = KEEP_BYTES) -> None:
-        self._videos, self._fps, self._max_frames, self._keep_bytes = Path(videos), fps, max_frames, keep_bytes
+        """Raises InputError: no such folder."""
+        self._media, self._fps, self._max_frames, self._keep_bytes = MediaFolder(videos), fps, max_frames, keep_bytes
         self._kept: dict[Footage, Clip] = {}
         """The last one used comes last."""
         self._num_bytes = 0
@@ -46,7 +46,7 @@ class Frames:
         return pairs
 
     def _decode(self, question: Question) -> Clip:
-        path = self._videos / question.media
+        path = self._media.path(question.media)
         if question.image is not None:
             return load_image(path)
         try:

@@ -61,9 +61,9 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     policy = Policy.load(config.model, device=config.device, prompt=config.prompt)
     reference = Policy.load(config.model, device=config.device, prompt=config.prompt) if config.loss.kl else None
     referee = referee or VLMReferee(config.referee, device=config.device)
-    folder = open_run(config.run, config, may_differ=MAY_DIFFER, fresh=config.fresh)
     frames_of = functools.partial(Frames, fps=config.fps, max_frames=config.max_frames)
     frames, held_out_frames = frames_of(config.videos), frames_of(config.held_out_videos or config.videos)
+    folder = open_run(config.run, config, may_differ=MAY_DIFFER, fresh=config.fresh)
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
     first = 0
     if (found := checkpoint.latest(folder)) is not None:

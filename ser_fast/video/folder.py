@@ -80,12 +80,13 @@ class MediaFolder:
         return clip, [place.get(float(index.times[found[0]])) if found else None for found in numbers]
 
     def _open_index(self, name: str) -> VideoIndex:
-        return open_video(self._path(name), limits=self.limits)
+        return open_video(self.path(name), limits=self.limits)
 
     def _open_image(self, name: str) -> Clip:
-        return load_image(self._path(name), device=self.device, limits=self.limits)
+        return load_image(self.path(name), device=self.device, limits=self.limits)
 
-    def _path(self, name: str) -> Path:
+    def path(self, name: str) -> Path:
+        """Where a medium lies. Raises DecodeError for a name that leads out of the folder."""
         path = self.root / name
         # By its words first; then, for names that are not trusted, by where its links lead.
         inside = Path(os.path.abspath(path)).is_relative_to(os.path.abspath(self.root))

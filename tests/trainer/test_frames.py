@@ -49,3 +49,7 @@ def test_errors_name_the_file(folder: Path) -> None:
         frames.of(dataclasses.replace(QUESTION, start=7.0))
     with pytest.raises(DecodeError, match=r"other\.mp4: open: "):
         frames.of(dataclasses.replace(QUESTION, video="other.mp4"))
+    with pytest.raises(DecodeError, match=r"\.\./square\.mp4: open: the name leads out of the folder"):
+        frames.of(dataclasses.replace(QUESTION, video="../square.mp4"))
+    with pytest.raises(InputError, match="root: expected a folder, got 'nowhere'"):
+        Frames("nowhere", fps=2.0, max_frames=8)

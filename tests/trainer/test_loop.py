@@ -240,6 +240,7 @@ def test_bad_input_ends_with_one_line(world: Path, tmp_path: Path, capsys: pytes
         ({"data": empty}, f"ser-train: {empty}: no lines"),
         ({"run": foreign}, f"ser-train: {foreign}: not empty, and not the folder of a run"),
         ({"run": "/dev/null/run"}, "ser-train: /dev/null/run"),
+        ({"videos": "nowhere"}, "ser-train: root: expected a folder, got 'nowhere'"),
         ({"reward": "gold"}, "ser-train: reward: expected a RewardConfig or one of ser, answer, got 'gold'"),
     )
     for changes, message in cases:
