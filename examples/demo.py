@@ -13,6 +13,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
@@ -47,6 +48,7 @@ MEANINGS = {
 
 
 def main() -> int:
+    torch.set_num_threads(1)  # more gain nothing on models so small, and lose much where cores are shared
     console = Console()
     console.print(f"Videos of {CONFIG.num_clips} train and {CONFIG.num_held_out} held-out clips in {OUT} ...")
     asked = write_world(CONFIG)

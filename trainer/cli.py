@@ -66,8 +66,11 @@ def _first_part(box: str) -> str:
 
 
 def _toy(config: Toy) -> None:
+    import torch
+
     from trainer.toy.evaluate import write_world
 
+    torch.set_num_threads(1)  # more gain nothing on models so small, and lose much where cores are shared
     write_world(config)
     _grpo(config)
 
