@@ -31,8 +31,8 @@ CONFIG = Toy(
     held_out=OUT / "held-out" / "asked.jsonl",
     held_out_videos=OUT / "held-out",
     run=OUT / "run",
-    num_steps=30,
-    evaluate_every=15,
+    num_steps=24,
+    evaluate_every=12,
     num_held_out=128,
     fresh=True,
 )
