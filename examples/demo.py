@@ -54,6 +54,9 @@ def main() -> int:
     asked = write_world(CONFIG)
     console.print(f"{CONFIG.num_steps} steps of {CONFIG.num_prompts} questions, {CONFIG.group_size} answers each ...")
     train(CONFIG)
+    if not (CONFIG.run / "scored" / "held_out.jsonl").exists():
+        console.print("Stopped before its end.")
+        return 1
     console.print(_evidence(asked[:NUM_SHOWN]))
     console.print(_change())
     page = (CONFIG.run / "report" / "index.html").resolve()

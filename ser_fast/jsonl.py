@@ -256,6 +256,6 @@ def _boxes(row: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         if not isinstance(item, Mapping) or not is_finite_number(item.get("time_s")):
             raise ValueError(f"boxes: expected objects with a number time_s and a box, got {item!r}")
         _numbers(item, "box", length=4)
-        if "box" not in item:
-            raise ValueError(f"boxes: expected objects with a number time_s and a box, got {item!r}")
+        if item.get("box") is None or not isinstance(item.get("name", ""), str):
+            raise ValueError(f"boxes: expected objects with a number time_s, a box and perhaps a name, got {item!r}")
     return tuple(value)

@@ -254,7 +254,8 @@ def _decoded(rollouts: Sequence[Rollout], clips: Mapping[str, Clip] | Sequence[C
         clip = clips[question.media] if isinstance(clips, Mapping) else clips[r]
         if not len(clip.times):
             raise InputError(f"clips: expected frames in the one called {question.media!r}, got none")
-        if not torch.equal(by_footage.setdefault(question.footage, clip).times, clip.times):
+        first = by_footage.setdefault(question.footage, clip)
+        if first is not clip and not (torch.equal(first.times, clip.times) and torch.equal(first.frames, clip.frames)):
             raise InputError(f"clips: expected the same frames for all rollouts on a window of {question.media!r}, got others")
     return _Decoded(by_footage)
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
+
+from ser_fast.errors import InputError
 
 NAME = "checkpoint-{:06d}"
 
@@ -25,13 +28,20 @@ def save(run: Path, step: int, **states: Any) -> None:
 
 
 def latest(run: Path) -> tuple[int, dict[str, Any]] | None:
-    """(step, states) of the last checkpoint; None where there is none. Folders that hold no state are none."""
+    """(step, states) of the last checkpoint; None where there is none. Folders that hold no state are none.
+
+    Raises:
+        InputError: the state cannot be read.
+    """
     found = [folder for folder in _all(run) if (folder / "state.pt").exists()]
     if not found:
         return None
-    states = torch.load(found[-1] / "state.pt", weights_only=True)
+    try:
+        states = torch.load(found[-1] / "state.pt", weights_only=True)
+    except (RuntimeError, EOFError, UnpicklingError) as error:
+        raise InputError(f"{found[-1] / 'state.pt'}: cannot be read: {error}") from error
     return int(found[-1].name.rpartition("-")[2]), states
 
 
 def _all(run: Path) -> list[Path]:
-    return sorted(run.glob("checkpoint-*"))
+    return sorted(run.glob("checkpoint-[0-9][0-9][0-9][0-9][0-9][0-9]*"))

@@ -89,6 +89,7 @@ def _grpo(config: Grpo) -> None:
 def _sft(config: Sft) -> None:
     from trainer.policy import Policy, write_folder
     from trainer.progress import Progress
+    from trainer.run import open_run
     from trainer.sft import Examples, read_examples
     from trainer.supervised import fit
 
@@ -107,6 +108,7 @@ def _sft(config: Sft) -> None:
     if config.show_prompt:
         print(batches.show(0))
         return
+    open_run(config)
     with Progress() as progress:
         fit(
             policy.model,
@@ -148,7 +150,7 @@ def _toy_prompt(policy: Policy) -> str:
 
 
 def _fail(text: str) -> int:
-    print(f"ser-train: {text}", file=sys.stderr)
+    print(f"ser-train: {' '.join(text.split())}", file=sys.stderr)
     return 2
 
 

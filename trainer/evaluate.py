@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -95,12 +96,16 @@ def _marks(group: Group) -> _Marks:
 
 def true_boxes(question: Question, time_s: float) -> list[Box]:
     """Where the labelled things are at a time, in fractions of the frame: between two labels, and beyond the first and the
-    last of them within the interval, on the straight line through the two nearest. Labels of one name are of one thing."""
+    last of them within the interval, on the straight line through the two nearest. Labels of one name are of one thing; of
+    several at one time, the first is of the first thing of that name, and so on."""
     if question.interval is not None and not question.interval[0] <= time_s < question.interval[1]:
         return []
-    tracks: dict[Any, list[Mapping[str, Any]]] = {}
+    tracks: dict[tuple[str | None, int], list[Mapping[str, Any]]] = {}
+    at_once = Counter[tuple[str | None, float]]()
     for label in question.boxes:
-        tracks.setdefault(label.get("name"), []).append(label)
+        key = label.get("name"), float(label["time_s"])
+        tracks.setdefault((key[0], at_once[key]), []).append(label)
+        at_once[key] += 1
     boxes = []
     for labels in tracks.values():
         track = sorted(labels, key=lambda label: float(label["time_s"]))

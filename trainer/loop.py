@@ -28,14 +28,13 @@ from trainer.progress import Progress
 from trainer.report import write_report
 from trainer.rollout import Group, roll_out
 from trainer.run import open_run, stop_on_sigterm
+from trainer.supervised import clip_gradient
 from trainer.watch import figures_of_step
 
 MAX_STEPS = 1_000_000
 """Seeds of a run lie so far apart from those of the next."""
 NUM_SHOWN = 12
 """Held-out answers on the page of the report."""
-MAY_DIFFER = ("num_steps", "run", "fresh", "dry_run", "show_prompt")
-"""Settings that a run may change when it goes on."""
 TOLD = ("reward", "answer", "relevance", "localization", "claims")
 """What a run tells of each step while it goes."""
 STAGES = ("generate", "score", "learn")
@@ -63,11 +62,13 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     referee = referee or VLMReferee(config.referee, device=config.device)
     frames_of = functools.partial(Frames, fps=config.fps, max_frames=config.max_frames)
     frames, held_out_frames = frames_of(config.videos), frames_of(config.held_out_videos or config.videos)
-    folder = open_run(config.run, config, may_differ=MAY_DIFFER, fresh=config.fresh)
+    folder = open_run(config, may_differ=("num_steps",))
     optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
     first = 0
     if (found := checkpoint.latest(folder)) is not None:
         first, states = found
+        if first > config.num_steps:
+            raise InputError(f"num_steps: the run has come to step {first} already, expected as many, got {config.num_steps}")
         policy.model.load_state_dict(states["model"])
         optimizer.load_state_dict(states["optimizer"])
     metrics, evaluations = Metrics(folder, first_step=first), Metrics(folder, first_step=first, name="evaluations.jsonl")
@@ -102,7 +103,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
             clock.append(time.perf_counter())
             lessons = lessons_of(groups, scored.table)
             learnt = add_gradient(policy, lessons, config.loss, groups_at_once=config.prompts_at_once, reference=reference)
-            norm = torch.nn.utils.clip_grad_norm_(policy.model.parameters(), config.clip_norm, error_if_nonfinite=True)
+            norm = clip_gradient(policy.model, config.clip_norm)
             for settings in optimizer.param_groups:
                 settings["lr"] = config.learning_rate * min(1.0, (step + 1) / max(1, config.num_warmup_steps))
             if lessons:
@@ -114,7 +115,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
                 "loss": learnt.loss,
                 "clipped": learnt.clipped,
                 "kl": learnt.kl,
-                "gradient_norm": norm.item(),
+                "gradient_norm": norm,
                 "groups_without_variance": len(groups) - learnt.num_lessons,
                 "unreadable": config.num_prompts - len(asked),
                 "seconds": dict(zip(STAGES, (b - a for a, b in itertools.pairwise(clock)), strict=True)),

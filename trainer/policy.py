@@ -16,7 +16,7 @@ import torch
 
 from ser_fast.ops import token_logprob
 from ser_fast.referee.attention import tree_arguments
-from ser_fast.referee.loading import LoadedVLM, load_vlm, prompt_tokens, quiet_transformers
+from ser_fast.referee.loading import LoadedVLM, checked_device, load_vlm, prompt_tokens, quiet_transformers
 from ser_fast.referee.views import view_pixels
 from ser_fast.text import replace_surrogates
 from trainer.batch import Batch, ClipTree, make_batch
@@ -68,7 +68,7 @@ class Policy:
             ModelLoadError: as `load_vlm`.
             InputError: a prompt that cannot be read, or options that do not fit.
         """
-        loaded = load_vlm(_source(folder), device=torch.device(device), dtype=dtype)
+        loaded = load_vlm(_source(folder), device=checked_device(device), dtype=dtype)
         return cls(loaded, prompt=(prompt or PromptOptions()).over(_taught_prompt(_source(folder))))
 
     def silent_tokens(self) -> list[int]:

@@ -97,15 +97,16 @@ def read_prompt(path: str | os.PathLike[str]) -> PromptConfig:
         if not isinstance(fields, dict) or any(type(value) is not kinds.get(name) for name, value in fields.items()):
             raise InputError(f"expected an object with some of {', '.join(kinds)}, texts and a whole number, got {fields!r}")
         return PromptConfig(**fields)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{os.fspath(path)}: {error}") from error
 
 
 def _check_text(name: str, text: str, **fields: object) -> str:
     """The text with fields filled in."""
     try:
+        text.encode()  # no lone surrogates
         return text.format(**fields)
-    except (LookupError, ValueError, AttributeError) as error:
+    except (LookupError, ValueError, AttributeError, TypeError) as error:
         names = ", ".join(f"{{{field}}}" for field in fields)
         raise InputError(f"prompt.{name}: expected no fields but {names}, got {text!r}") from error
 

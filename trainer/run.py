@@ -15,35 +15,69 @@ from typing import Any
 from ser_fast.errors import InputError
 from ser_fast.jsonl import write_text
 
-CONFIG = "config.json"
+RUN = "run.json"
+"""What a run is: the preset and its settings."""
+LOOKS = ("run", "fresh", "dry_run", "show_prompt")
+"""Settings that a run may change when it goes on."""
+INPUTS = ("model", "data", "videos", "held_out", "held_out_videos")
+"""Settings that name what must not lie in the folder of a run that is removed."""
 
 
-def open_run(folder: Path, config: Any, *, may_differ: tuple[str, ...] = (), fresh: bool = False) -> Path:
-    """Makes a run's folder, or finds it as it was left.
+def open_run(config: Any, *, may_differ: tuple[str, ...] = ()) -> Path:
+    """Makes the folder of a run, or finds it as it was left.
 
     Args:
-        folder: of the run; `config.json` in it says what it is.
-        config: a dataclass.
-        may_differ: fields that a run may change when it goes on.
-        fresh: removes the run that is there first.
+        config: a preset; its `run` is the folder, and `fresh`, if it has that, asks for the run that is there to be removed.
+        may_differ: settings that a run may change when it goes on, beside LOOKS.
 
     Raises:
-        InputError: the folder holds something else, or a run with other settings.
+        InputError: the folder holds something else, or a run with other settings; or a fresh start would remove an input.
     """
-    path = folder / CONFIG
+    folder, preset = Path(config.run), type(config).__name__
     settings = json.loads(json.dumps(dataclasses.asdict(config), default=str))
-    if fresh and path.exists():
-        shutil.rmtree(folder)
-    if path.exists():
-        known = json.loads(path.read_text(encoding="utf-8"))
-        for name in sorted(settings.keys() | known.keys()):
-            if name not in may_differ and settings.get(name) != known.get(name):
-                raise InputError(f"{folder}: a run with {name} {known.get(name)!r}, expected {settings.get(name)!r}")
+    if hasattr(config, "model") and Path(config.model).resolve() == (folder / "model").resolve():
+        raise InputError(f"model: expected another folder than {config.model}, where the run writes its own")
+    known = _read(folder)
+    if known is not None and getattr(config, "fresh", False):
+        _remove(folder, config)
+        known = None
+    if known is not None:
+        if known["preset"] != preset:
+            raise InputError(f"{folder}: a run of {known['preset']}, expected one of {preset}")
+        for name in sorted(settings.keys() | known["settings"].keys()):
+            if name not in LOOKS + may_differ and settings.get(name) != known["settings"].get(name):
+                raise InputError(
+                    f"{folder}: a run with {name} {known['settings'].get(name)!r}, expected {settings.get(name)!r}"
+                )
     elif folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{folder}: not empty, and not the folder of a run ({CONFIG} is missing)")
+        raise InputError(f"{folder}: not empty, and not the folder of a run ({RUN} is missing)")
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(settings, indent=1) + "\n")
+    write_text(folder / RUN, json.dumps({"preset": preset, "settings": settings}, indent=1) + "\n")
     return folder
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    """What a run wrote of itself; None where there is no such file."""
+    path = folder / RUN
+    if not path.exists():
+        return None
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(known, dict) or not isinstance(known["settings"], dict) or not isinstance(known["preset"], str):
+            raise ValueError("expected preset and settings")
+    except (ValueError, KeyError, RecursionError) as error:
+        raise InputError(f"{path}: not what a run writes: {error}") from error
+    return known
+
+
+def _remove(folder: Path, config: Any) -> None:
+    if folder.is_symlink():
+        raise InputError(f"{folder}: a link, and a fresh start removes no links")
+    for name in INPUTS:
+        value = getattr(config, name, None)
+        if value is not None and Path(value).resolve().is_relative_to(folder.resolve()):
+            raise InputError(f"{name}: expected it outside of {folder}, which a fresh start removes, got {value}")
+    shutil.rmtree(folder)
 
 
 class Stop:

@@ -54,7 +54,7 @@ def read_examples(path: str | os.PathLike[str]) -> list[Example]:
         return read_json_lines(path, _example)
     try:
         rows = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON: {error}") from error
     examples = []
     for i, row in enumerate(rows):

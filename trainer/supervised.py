@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from ser_fast.errors import InputError
 from trainer import checkpoint
 from trainer.checks import check_counts, check_positive
 from trainer.metrics import Metrics
@@ -37,7 +38,12 @@ class SupervisedConfig:
 
     def __post_init__(self) -> None:
         check_counts(num_steps=self.num_steps, save_every=self.save_every)
-        check_positive(or_zero=True, learning_rate=self.learning_rate, clip_norm=self.clip_norm)
+        muon = self.muon_learning_rate or 0.0
+        check_positive(or_zero=True, learning_rate=self.learning_rate, clip_norm=self.clip_norm, muon_learning_rate=muon)
+        check_positive(or_zero=True, num_warmup_steps=self.num_warmup_steps, weight_decay=self.weight_decay)
+        for name, value, last in (("final_share", self.final_share, 1.0), *(("betas", beta, 0.9999) for beta in self.betas)):
+            if not 0 <= value <= last:
+                raise InputError(f"{name}: expected a number in [0, {last}], got {value}")
 
 
 def fit(
@@ -71,11 +77,11 @@ def fit(
         with torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=config.autocast):
             loss = loss_at(step)
         loss.backward()  # type: ignore[no-untyped-call]
-        norm = torch.nn.utils.clip_grad_norm_(model.parameters(), config.clip_norm, error_if_nonfinite=True)
+        norm = clip_gradient(model, config.clip_norm)
         for optimizer, _ in optimizers:
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
-        metrics.write(step, loss=loss.item(), gradient_norm=norm.item(), seconds=round(time.perf_counter() - started, 3))
+        metrics.write(step, loss=loss.item(), gradient_norm=norm, seconds=round(time.perf_counter() - started, 3))
         on_step(step, loss.item())
         if (step + 1) % config.save_every == 0 or step + 1 == config.num_steps:
             checkpoint.save(
@@ -93,6 +99,18 @@ def learning_rate_share(step: int, config: SupervisedConfig) -> float:
         return (step + 1) / config.num_warmup_steps
     progress = (step - config.num_warmup_steps) / max(1, config.num_steps - config.num_warmup_steps)
     return config.final_share + (1 - config.final_share) * (1 + math.cos(math.pi * progress)) / 2
+
+
+def clip_gradient(model: Any, max_norm: float) -> float:
+    """Scales the gradient down to a norm; returns what it was.
+
+    Raises:
+        InputError: it is not finite: the run has diverged.
+    """
+    norm = float(torch.nn.utils.clip_grad_norm_(model.parameters(), max_norm))
+    if not math.isfinite(norm):
+        raise InputError(f"learning_rate: the gradient is not finite any more (norm {norm}); a smaller one may help")
+    return norm
 
 
 def _optimizers(model: Any, config: SupervisedConfig) -> list[tuple[torch.optim.Optimizer, float]]:

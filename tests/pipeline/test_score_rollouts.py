@@ -150,6 +150,9 @@ def test_each_window_of_a_video_is_judged_in_its_own_clip() -> None:
     referee = FakeReferee()
     score_rollouts(rollouts, clips=[early, late], referee=referee)
     assert [(request.clip, request.frame_idx) for request in referee.requests] == [(early, 1), (late, 0)]
+    for other in (dataclasses.replace(early, frames=255 - early.frames), dataclasses.replace(early, times=early.times + 1)):
+        with pytest.raises(InputError, match=r"clips: expected the same frames for all rollouts on a window of 'clip\.mp4'"):
+            score_rollouts([rollouts[0], rollouts[0]], clips=[early, other], referee=referee)
     with pytest.raises(InputError, match=r"clips: expected one for each of 2 rollouts, got 1"):
         score_rollouts(rollouts, clips=[early], referee=referee)
     with pytest.raises(InputError, match=r"clips: expected the same frames for all rollouts on a window of 'clip\.mp4'"):

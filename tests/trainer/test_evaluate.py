@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import random
 import re
@@ -70,6 +71,15 @@ def test_labels_say_where_things_are_at_any_time() -> None:
                 assert len(found) == (box is not None)
                 if box is not None:
                     assert found[0] == pytest.approx(box, abs=5e-4)
+
+
+def test_labels_at_one_time_are_of_several_things() -> None:
+    """With or without names: two men in a frame are a pair of labels at each time."""
+    labels = [(t, [x + t / 10, 0.0, x + t / 10 + 0.1, 0.1]) for t in (0.0, 2.0) for x in (0.0, 0.5)]
+    for name in ({}, {"name": "man"}):
+        boxes = tuple({"time_s": t, "box": box, **name} for t, box in labels)
+        question = dataclasses.replace(ASKED.row, interval=(0.0, 3.0), boxes=boxes)
+        assert true_boxes(question, 1.0) == [pytest.approx((0.1, 0.0, 0.2, 0.1)), pytest.approx((0.6, 0.0, 0.7, 0.1))]
 
 
 def test_a_constant_time_is_as_good_as_the_most_popular_one() -> None:

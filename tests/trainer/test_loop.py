@@ -240,6 +240,8 @@ def test_bad_input_ends_with_one_line(world: Path, tmp_path: Path, capsys: pytes
         ({"data": empty}, f"ser-train: {empty}: no lines"),
         ({"run": foreign}, f"ser-train: {foreign}: not empty, and not the folder of a run"),
         ({"run": "/dev/null/run"}, "ser-train: /dev/null/run"),
+        ({"device": "cuda:99"}, "ser-train: device: expected one that is there, got 'cuda:99'"),
+        ({"model": "no\nwhere"}, "ser-train: no where: no such folder"),
         ({"videos": "nowhere"}, "ser-train: root: expected a folder, got 'nowhere'"),
         ({"reward": "gold"}, "ser-train: reward: expected a RewardConfig or one of ser, answer, got 'gold'"),
     )
@@ -296,9 +298,24 @@ def test_a_run_can_start_over(world: Path, tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     foreign.mkdir()
     (foreign / "thesis.tex").write_text("years of work")
+    (foreign / "config.json").write_text("{}")  # as in any model folder
     with pytest.raises(InputError, match=r"foreign: not empty, and not the folder of a run"):
         train(_config(world, foreign, fresh=True))
     assert (foreign / "thesis.tex").exists()
+    (foreign / "run.json").write_text('{"scripts": {}}')
+    with pytest.raises(InputError, match=r"run\.json: not what a run writes"):
+        train(_config(world, foreign, fresh=True))
+    for name, value in (("model", run / "model"), ("videos", run), ("data", run / "questions.jsonl")):
+        if name == "data":
+            value.write_bytes((world / "questions.jsonl").read_bytes())
+        with pytest.raises(InputError, match=rf"{name}: expected (another folder than|it outside of)"):
+            train(
+                _config(world, run, num_steps=1, group_size=3, fresh=True, **{name: str(value) if name == "model" else value})
+            )
+    (tmp_path / "link").symlink_to(run)
+    with pytest.raises(InputError, match=r"link: a link, and a fresh start removes no links"):
+        train(_config(world, tmp_path / "link", fresh=True))
+    assert (run / "model" / "config.json").exists()
 
 
 def test_a_run_can_be_looked_at_before_it_begins(world: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -324,3 +341,35 @@ def test_another_run_is_not_mixed_in(world: Path, tmp_path: Path) -> None:
         train(_config(world, tmp_path / "run", group_size=3))
     train(_config(world, tmp_path / "run", num_steps=2))
     assert len(_rows(tmp_path / "run")) == 2
+    with pytest.raises(InputError, match=r"num_steps: the run has come to step 2 already, expected as many, got 1"):
+        train(_config(world, tmp_path / "run", num_steps=1))
+
+
+def test_what_is_broken_in_a_run_is_named(world: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(_config(world, run, num_steps=1))
+    (run / "checkpoint-best").mkdir()
+    (run / "checkpoint-best" / "state.pt").write_bytes(b"another program's")
+    train(_config(world, run, num_steps=1))
+    state = run / "checkpoint-000001" / "state.pt"
+    state.write_bytes(state.read_bytes()[:1000])
+    with pytest.raises(InputError, match=r"state\.pt: cannot be read"):
+        train(_config(world, run, num_steps=1))
+    (run / "run.json").write_text("{")
+    with pytest.raises(InputError, match=r"run\.json: not what a run writes"):
+        train(_config(world, run, num_steps=1))
+
+
+def test_the_toy_world_writes_over_nothing_of_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text("mine\n")
+    for options in (
+        ["--data", str(mine), "--videos", str(tmp_path)],
+        ["--videos", str(tmp_path / "v"), "--data", str(tmp_path / "v" / "questions.jsonl"), "--held-out", str(mine)],
+    ):
+        assert main(["toy", "--num-clips", "1", "--num-held-out", "1", *options, "--show-prompt"]) == 2
+        assert ": the toy world writes it, expected " in capsys.readouterr().err
+    (tmp_path / "questions.jsonl").write_text("mine\n")
+    with pytest.raises(InputError, match="holds other questions than those of the toy world"):
+        write_split(tmp_path, split="train", seed=0, num_clips=1)
+    assert (tmp_path / "questions.jsonl").read_text() == mine.read_text() == "mine\n"

@@ -146,6 +146,15 @@ def test_each_window_of_a_video_has_its_own_frames(folder: Path, policy: Policy)
         ({}, {"max-frames": 0}, r"max_frames: expected a whole number > 0, got 0"),
         ({}, {"num-clips": -1}, r"num_clips: expected a whole number > 0, got -1"),
         ({}, {"steps.num-steps": 0}, r"num_steps: expected a whole number > 0, got 0"),
+        ({}, {"steps.muon-learning-rate": -1}, r"muon_learning_rate: expected a number >= 0, got -1\.0"),
+        ({}, {"steps.final-share": "nan"}, r"final_share: expected a number in \[0, 1\.0\], got nan"),
+        ({}, {"steps.weight-decay": -1}, r"weight_decay: expected a number >= 0, got -1\.0"),
+        ({}, {"prompt.frame": "{number[0]}{image}"}, r"prompt\.frame: expected no fields but .*"),
+        (
+            {},
+            {"steps.learning-rate": 1e30, "steps.num-warmup-steps": 0},
+            r"learning_rate: the gradient is not finite any more .*",
+        ),
         ({}, {"prompt.frame": "x"}, r"prompt\.frame: expected \{image\} once, got 'x'"),
         ({}, {"prompt.frame": "{image}{image}"}, r"prompt\.frame: expected \{image\} once, .*"),
         ({}, {"prompt.frame": "{k}{image}"}, r"prompt\.frame: expected no fields but \{number\}, \{time\}, \{image\}, .*"),
@@ -173,6 +182,18 @@ def test_any_text_can_be_taught(folder: Path, policy: Policy) -> None:
     batches = Examples(policy, read_examples(folder / "lines.jsonl"), folder, fps=1.0, max_frames=3, num_clips=1, seed=0)
     assert "\ufffd <box>[1e308,0,0,0]</box>" in batches.show(0)
     assert batches.loss_at(0).isfinite()
+
+
+def test_a_run_is_not_mixed_with_another(folder: Path, tiny_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(_arguments(folder, tiny_folder)) == 0
+    for changes, message in (
+        ({"prompt.frame": "{image}"}, "run: a run with prompt "),
+        ({"steps.muon-learning-rate": 1e-3}, "run: a run with steps "),
+        ({"model": folder / "run" / "model"}, "model: expected another folder than "),
+    ):
+        assert main(_arguments(folder, tiny_folder, **changes)) == 2
+        assert message in capsys.readouterr().err
+    assert Policy.load(folder / "run" / "model").prompts.config == PromptConfig()
 
 
 def test_the_prompt_travels_with_the_model(folder: Path, tiny_folder: Path) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ser_fast.errors import InputError
 from ser_fast.jsonl import question_from_json, write_json_lines
 from ser_fast.types import Clip, Question
 from trainer.policy import Policy
@@ -53,7 +54,17 @@ def ask(scenes: Sequence[Scene]) -> list[Asked]:
 
 
 def write_world(config: Toy) -> list[Asked]:
-    """Videos and questions of a toy run, as far as they are not there; returns the held-out questions."""
+    """Videos and questions of a toy run, as far as they are not there; returns the held-out questions.
+
+    Raises:
+        InputError: it would write over files that are not its own.
+    """
+    own = [("data", config.data, config.videos / "questions.jsonl")]
+    if config.held_out is not None and config.held_out_videos is not None:
+        own.append(("held_out", config.held_out, config.held_out_videos / "asked.jsonl"))
+    for name, path, expected in own:
+        if path != expected:
+            raise InputError(f"{name}: the toy world writes it, expected {expected}, got {path}")
     write_split(config.videos, split="train", seed=0, num_clips=config.num_clips)
     if config.held_out is None or config.held_out_videos is None:
         return []
