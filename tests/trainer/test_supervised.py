@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from ser_fast.errors import InputError
 from tests.conftest import FAMILIES, ROOT
 from tests.support.policy import textbook_logprobs
 from tests.support.referee import make_clip
@@ -114,6 +115,8 @@ SCRIPT = """
 import random, sys, time
 from pathlib import Path
 import torch
+
+from ser_fast.errors import InputError
 from trainer.supervised import SupervisedConfig, fit
 
 torch.manual_seed(0)
@@ -189,7 +192,7 @@ def test_order_sees_each_row_once_an_epoch() -> None:
 
 def test_a_loss_that_is_no_number_stops_the_run(tmp_path: Path) -> None:
     model = torch.nn.Linear(2, 1)
-    with pytest.raises(RuntimeError, match="non-finite"):
+    with pytest.raises(InputError, match=r"learning_rate: the gradient is not finite any more \(norm nan\)"):
         fit(
             model,
             lambda _: model(torch.full((1, 2), torch.nan)).mean(),
