@@ -85,6 +85,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     results = {arm: [read_rows(_folder(args, arm, seed) / "evaluations.jsonl") for seed in range(args.seeds)] for arm in ARMS}
     out = args.out or args.work
+    out.mkdir(parents=True, exist_ok=True)
     text = _report(results, args)
     print(text)
     (out / "learning.md").write_text(text, encoding="utf-8")

@@ -84,7 +84,11 @@ def _evidence(asked: list[Asked]) -> Table:
         for claim in line["claims"]:
             iou = true_iou(question.thing, claim["time_s"], tuple(claim["boxes"][0]))
             numbers = (claim["relevance"], claim["localization"], iou)
-            table.add_row(f"  {claim['name']} at {claim['time_s']:.2f} s", *(f"{number:.2f}" for number in numbers), "")
+            table.add_row(
+                f"  {claim['name']} at {claim['time_s']:.2f} s",
+                *("-" if number is None else f"{number:.2f}" for number in numbers),
+                "",
+            )
     return table
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -57,6 +58,9 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     questions = read_questions(config.data)
     reward.check_questions(questions)
     held_out = read_questions(config.held_out) if config.held_out is not None else []
+    for name, rows in (("data", questions), ("held_out", held_out)):
+        if twice := [id for id, num in Counter(question.id for question in rows).items() if num > 1]:
+            raise InputError(f"{name}: two questions have the id {twice[0]!r}")
     policy = Policy.load(config.model, device=config.device, prompt=config.prompt)
     reference = Policy.load(config.model, device=config.device, prompt=config.prompt) if config.loss.kl else None
     referee = referee or VLMReferee(config.referee, device=config.device)
@@ -134,8 +138,9 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
         look(config.num_steps)
         shown = list(answers(policy, held_out[:NUM_SHOWN], held_out_frames, config))
         write_rollouts(folder, "held_out", score(shown, referee, reward))
+    model = write_folder(folder / "model", policy.model, like=policy.name, prompt=policy.prompts.config)
     write_report(folder, config.held_out_videos or config.videos)
-    return write_folder(folder / "model", policy.model, like=policy.name, prompt=policy.prompts.config)
+    return model
 
 
 def score(groups: Sequence[Group], referee: Referee, reward: RewardConfig) -> ScoredRollouts:

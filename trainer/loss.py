@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,7 +13,7 @@ from ser_fast.errors import InputError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LossConfig:
-    """How rewards move the policy."""
+    """How rewards move the policy. With one update a batch, as `trainer.loop` makes it, ratios are 1 and nothing is clipped."""
 
     ratio: Literal["token", "sequence"] = "token"
     """What is clipped: the ratio of each token (GRPO), or the geometric mean of those of a completion (GSPO)."""
@@ -27,7 +28,7 @@ class LossConfig:
         for name in ("ratio", "mean"):
             if getattr(self, name) not in ("token", "sequence"):
                 raise InputError(f"{name}: expected token or sequence, got {getattr(self, name)!r}")
-        if not 0 <= self.clip_low < 1 or not self.clip_high >= 0 or not self.kl >= 0:
+        if not 0 <= self.clip_low < 1 or not self.clip_high >= 0 or not 0 <= self.kl < math.inf:
             raise InputError(
                 f"clip_low, clip_high, kl: expected 0 <= clip_low < 1 and numbers >= 0,"
                 f" got {self.clip_low}, {self.clip_high}, {self.kl}"

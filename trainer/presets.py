@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ser_fast.errors import InputError
 from trainer.checks import check_counts, check_positive
 from trainer.loss import LossConfig
 from trainer.prompt import PromptOptions
@@ -45,7 +46,8 @@ class Grpo:
     model: str
     """Folder or hub name of the policy: Qwen2-VL, Qwen2.5-VL, Qwen3-VL."""
     data: Path
-    """Question lines. Those whose video cannot be read are left out of their step, and counted as unreadable."""
+    """Question lines. Those whose video cannot be read are left out of their step, and counted as unreadable; a step of which
+    none can be read ends the run."""
     videos: Path
     """Folder that the names in the data are below."""
     referee: str
@@ -96,6 +98,12 @@ class Grpo:
             evaluate_every=self.evaluate_every,
             save_every=self.save_every,
         )
+        if self.group_size < 2:
+            raise InputError(f"group_size: expected at least 2, to compare within a group, got {self.group_size}")
+        if not 0 <= self.seed < 1_000_000_000:
+            raise InputError(f"seed: expected a whole number in [0, 1000000000), got {self.seed}")
+        if not self.temperature >= 0.01:
+            raise InputError(f"temperature: expected a number >= 0.01, got {self.temperature}")
         check_positive(temperature=self.temperature, clip_norm=self.clip_norm, fps=self.fps)
         check_positive(or_zero=True, learning_rate=self.learning_rate)
 

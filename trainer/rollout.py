@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,7 +44,7 @@ def roll_out(
     batch_size: int = 64,
 ) -> list[Group]:
     """`num` completions of each question on its clip; arguments as `Policy.generate`. A rollout is called after its question
-    and numbered; the question's own id names the group."""
+    and numbered; the question's own id names the group, with ~1 and so on where it is asked again."""
     prompts = [
         (policy.prompts.clip(clip), policy.prompts.question(question.question))
         for clip, question in zip(clips, questions, strict=True)
@@ -52,14 +53,17 @@ def roll_out(
         prompts, num=num, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, batch_size=batch_size
     )
     groups = []
+    asked = Counter[str]()
     for g, (question, clip, prompt) in enumerate(zip(questions, clips, prompts, strict=True)):
         written = tuple(completions[g * num : (g + 1) * num])
+        name = f"{question.id}~{asked[question.id]}" if asked[question.id] else question.id
+        asked[question.id] += 1
         rollouts = tuple(
             Rollout(
-                question=dataclasses.replace(question, id=f"{question.id}#{i}"),
+                question=dataclasses.replace(question, id=f"{name}#{i}"),
                 completion=completion.text,
                 coord_space=policy.prompts.coord_space(prompt[0].size),
-                group=question.id,
+                group=name,
                 frame_times=tuple(clip.times.tolist()),
                 truncated=completion.truncated,
             )

@@ -260,7 +260,9 @@ def test_bad_input_ends_with_one_line(world: Path, tmp_path: Path, capsys: pytes
             ["toy", "--loss.kl", "-1"],
             "clip_low, clip_high, kl: expected 0 <= clip_low < 1 and numbers >= 0, got 0.2, 0.2, -1.0",
         ),
-        (["toy", "--temperature", "0"], "temperature: expected a number > 0, got 0.0"),
+        (["toy", "--temperature", "0"], "temperature: expected a number >= 0.01, got 0.0"),
+        (["toy", "--seed", "1000000000000000"], "seed: expected a whole number in [0, 1000000000), got 1000000000000000"),
+        (["toy", "--group-size", "1"], "group_size: expected at least 2, to compare within a group, got 1"),
         (["toy", "--group-size", "0"], "group_size: expected a whole number > 0, got 0"),
         ([], "Expected one of {toy, grpo, sft, sft-toy}."),
     ):
@@ -343,6 +345,20 @@ def test_another_run_is_not_mixed_in(world: Path, tmp_path: Path) -> None:
     assert len(_rows(tmp_path / "run")) == 2
     with pytest.raises(InputError, match=r"num_steps: the run has come to step 2 already, expected as many, got 1"):
         train(_config(world, tmp_path / "run", num_steps=1))
+
+
+def test_a_question_asked_twice_in_a_step_makes_two_groups(world: Path, tmp_path: Path) -> None:
+    data = tmp_path / "questions.jsonl"
+    data.write_text("".join((world / "questions.jsonl").read_text().splitlines(keepends=True)[:2]))
+    train(_config(world, tmp_path / "run", data=data, num_steps=1))
+    rollouts = read_rollouts(tmp_path / "run" / "rollouts" / "step_0.jsonl")
+    assert len({rollout.id for rollout in rollouts}) == 12
+    assert len({rollout.group for rollout in rollouts}) == 3
+    data.write_text(data.read_text() * 2)
+    for changes in ({"data": data}, {"held_out": data}):
+        with pytest.raises(InputError, match=rf"{next(iter(changes))}: two questions have the id "):
+            train(_config(world, tmp_path / "other", **changes))
+    assert not (tmp_path / "other").exists()
 
 
 def test_what_is_broken_in_a_run_is_named(world: Path, tmp_path: Path) -> None:
