@@ -134,13 +134,13 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
                 checkpoint.save(folder, step + 1, model=policy.model.state_dict(), optimizer=optimizer.state_dict())
             if stop.asked:
                 return folder
-    if held_out:
-        look(config.num_steps)
-        shown = list(answers(policy, held_out[:NUM_SHOWN], held_out_frames, config))
-        write_rollouts(folder, "held_out", score(shown, referee, reward))
-    model = write_folder(folder / "model", policy.model, like=policy.name, prompt=policy.prompts.config)
-    write_report(folder, config.held_out_videos or config.videos)
-    return model
+        if held_out:
+            look(config.num_steps)
+            shown = list(answers(policy, held_out[:NUM_SHOWN], held_out_frames, config))
+            write_rollouts(folder, "held_out", score(shown, referee, reward))
+        model = write_folder(folder / "model", policy.model, like=policy.name, prompt=policy.prompts.config)
+        write_report(folder, config.held_out_videos or config.videos)
+        return model
 
 
 def score(groups: Sequence[Group], referee: Referee, reward: RewardConfig) -> ScoredRollouts:
