@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import statistics
 import subprocess
 import sys
 import time
@@ -25,9 +26,8 @@ from pathlib import Path
 import torch
 
 from ser_fast.jsonl import read_questions
-from ser_fast.ops import box_iou
 from ser_fast.types import Question, RefereeRequest, RefereeScores, hull
-from trainer.evaluate import mean, true_boxes
+from trainer.evaluate import label_iou, mean
 from trainer.metrics import read_rows
 from trainer.presets import Toy
 from trainer.toy.evaluate import write_world
@@ -57,12 +57,7 @@ class TrueBoxes:
     def _iou(self, request: RefereeRequest) -> float:
         clip = request.clip
         question = self._questions[Path(clip.source).name, request.question]
-        truth = true_boxes(question, round(float(clip.times[request.frame_idx]), 4))
-        if not truth:
-            return 0.0
-        height, width = clip.frame_hw
-        sides = torch.tensor([width, height, width, height])
-        return float(box_iou(torch.tensor([hull(request.boxes)]), torch.tensor(truth) * sides).max())
+        return label_iou(question, round(float(clip.times[request.frame_idx]), 4), hull(request.boxes), clip.frame_hw)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -147,10 +142,7 @@ def _run_all(runs: Sequence[tuple[str, int]], args: argparse.Namespace) -> bool:
 
 def spread(values: Sequence[float]) -> float:
     """Standard error of the mean."""
-    if len(values) < 2:
-        return math.nan
-    middle = mean(values)
-    return math.sqrt(sum((value - middle) ** 2 for value in values) / (len(values) - 1) / len(values))
+    return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
 def _report(results: dict[str, list[list[dict[str, float]]]], args: argparse.Namespace) -> str:

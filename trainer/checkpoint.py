@@ -40,8 +40,13 @@ def latest(run: Path) -> tuple[int, dict[str, Any]] | None:
         states = torch.load(found[-1] / "state.pt", weights_only=True)
     except (RuntimeError, EOFError, UnpicklingError) as error:
         raise InputError(f"{found[-1] / 'state.pt'}: cannot be read: {error}") from error
-    return int(found[-1].name.rpartition("-")[2]), states
+    return int(_step(found[-1])), states
 
 
 def _all(run: Path) -> list[Path]:
-    return sorted(run.glob("checkpoint-[0-9][0-9][0-9][0-9][0-9][0-9]*"))
+    """By step; what is called otherwise is not ours."""
+    return sorted((folder for folder in run.glob("checkpoint-*") if _step(folder).isdecimal()), key=lambda f: int(_step(f)))
+
+
+def _step(folder: Path) -> str:
+    return folder.name.rpartition("-")[2]

@@ -84,7 +84,7 @@ def _marks(group: Group) -> _Marks:
         begin, end = question.interval
         when = mean([float(begin <= time_s < end) for time_s in times])
     if question.boxes:
-        where = mean([_iou(question, t, box, group.clip.frame_hw) for t, box in zip(times, hulls, strict=True)])
+        where = mean([label_iou(question, t, box, group.clip.frame_hw) for t, box in zip(times, hulls, strict=True)])
     return _Marks(
         what=float(report.answers[0] == question.answer),
         when=when,
@@ -125,11 +125,14 @@ def _at(track: Sequence[Mapping[str, Any]], time_s: float) -> Box:
     return x1, y1, x2, y2
 
 
-def _iou(question: Question, time_s: float, box: Box, frame_hw: tuple[int, int]) -> float:
-    """The best IoU with a labelled thing."""
+def label_iou(question: Question, time_s: float, box: Box, frame_hw: tuple[int, int]) -> float:
+    """The best IoU of a box, in pixels of the frame, with a labelled thing at a time; 0 where there is none."""
+    truth = true_boxes(question, time_s)
+    if not truth:
+        return 0.0
     height, width = frame_hw
-    truth = [(x1 * width, y1 * height, x2 * width, y2 * height) for x1, y1, x2, y2 in true_boxes(question, time_s)]
-    return float(box_iou(torch.tensor([box]), torch.tensor(truth)).max()) if truth else 0.0
+    sides = torch.tensor([width, height, width, height])
+    return float(box_iou(torch.tensor([box]), torch.tensor(truth) * sides).max())
 
 
 def _known_mean(values: Sequence[float | None]) -> float | None:

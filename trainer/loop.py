@@ -154,7 +154,7 @@ def score(groups: Sequence[Group], referee: Referee, reward: RewardConfig) -> Sc
 
 
 def answers(policy: Policy, questions: Sequence[Question], frames: Frames, config: Grpo) -> Iterator[Group]:
-    """What the policy answers greedily. No more clips are held at once than the config allows."""
+    """What the policy answers greedily, as many prompts at once as the config allows."""
     for first in range(0, len(questions), config.prompts_at_once):
         asked = questions[first : first + config.prompts_at_once]
         clips = [frames.of(question) for question in asked]

@@ -60,7 +60,7 @@ class Policy:
         Args:
             folder: or name.
             device: of the weights.
-            dtype: of the weights; "auto" is that of the files.
+            dtype: of the weights, as `load_vlm`.
             prompt: what is to differ from the prompt that lies beside the weights if this trainer has taught the model, and
                 else from `PromptConfig()`.
 
