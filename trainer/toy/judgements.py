@@ -15,8 +15,9 @@ from ser_fast.referee import VLMReferee
 from ser_fast.types import Box, Clip, RefereeRequest
 from trainer.toy.boxes import anywhere, in_pixels, jittered, true_iou
 from trainer.toy.lessons import seen_clip
+from trainer.toy.names import junk_name, wrong_name
 from trainer.toy.tasks import question_about
-from trainer.toy.world import COLORS, SHAPES, Scene, Thing
+from trainer.toy.world import Scene, Thing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,7 +52,8 @@ def judge(scene: Scene, clip: Clip, frame: int, box: Box, name: str, asked: Thin
 
 def claims_on(scene: Scene, clip: Clip, rng: random.Random, num: int, *, wrong_words: float = 0.25) -> list[Judged]:
     """Claims about one question on one frame: right ones, shifted and scaled ones, of another thing, of a time without it; a
-    share of them, `wrong_words`, gets the colour or the shape wrong, more often the one that is the answer."""
+    share of them, `wrong_words`, gets the colour or the shape wrong, more often the one that is the answer, and a tenth names
+    nothing."""
     asked, attribute = rng.choice(scene.things), rng.choice(("color", "shape"))
     frame = rng.randrange(len(clip.times))
     shown = [thing for thing in scene.things if thing.box(float(clip.times[frame])) is not None]
@@ -76,20 +78,15 @@ def _claim(
         other = "shape" if attribute == "color" else "color"
         name = wrong_name(target, attribute if rng.random() < 0.75 else other, rng)
         place = jittered(base, rng.uniform(0.4, 1.0), rng)
-    elif kind < wrong_words + 0.05:  # some thing, anywhere
+    elif kind < wrong_words + 0.1:
+        name, place = junk_name(target, rng), jittered(base, rng.uniform(0.4, 1.0), rng)
+    elif kind < wrong_words + 0.15:  # some thing, anywhere
         name, place = rng.choice(scene.things).name, anywhere(rng)
-    elif kind < wrong_words + 0.1:  # the asked thing, in the place of another or nowhere
+    elif kind < wrong_words + 0.2:  # the asked thing, in the place of another or nowhere
         name, place = asked.name, jittered(base, rng.uniform(0.4, 1.0), rng)
     else:  # the thing that is there, placed well or badly
         name, place = target.name, jittered(base, rng.random(), rng)
     return judge(scene, clip, frame, place, name, asked, attribute)
-
-
-def wrong_name(thing: Thing, attribute: str, rng: random.Random) -> str:
-    """The name of a thing with another word for one attribute."""
-    if attribute == "color":
-        return f"{rng.choice([color for color in COLORS if color != thing.color])} {thing.shape}"
-    return f"{thing.color} {rng.choice([shape for shape in SHAPES if shape != thing.shape])}"
 
 
 class Judgements:

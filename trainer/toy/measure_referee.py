@@ -17,8 +17,9 @@ from trainer.policy import Policy
 from trainer.rollout import read_claims
 from trainer.toy.boxes import in_pixels, jittered
 from trainer.toy.evaluate import Asked, answer, ask
-from trainer.toy.judgements import Judged, judge, wrong_name
+from trainer.toy.judgements import Judged, judge
 from trainer.toy.lessons import seen_clip
+from trainer.toy.names import junk_name, wrong_name
 from trainer.toy.world import Scene
 
 GOOD_IOU = 0.5
@@ -62,14 +63,14 @@ def policy_claims(policy: Policy, folder: Path, scenes: Sequence[Scene], num: in
 
 def jittered_claims(folder: Path, scenes: Sequence[Scene], num: int, *, seed: int) -> list[Judged]:
     """`num` claims whose box has an IoU uniform in [0, 1] with a thing in view. Every other one has a wrong name: by turns
-    that of another thing, which is there, and the asked thing's with another colour or shape."""
+    that of another thing, which is there, the asked thing's with another colour or shape, and one that names nothing."""
     rng = random.Random(seed)
     judged: list[Judged] = []
     asked = ask(scenes)
     clip_of = functools.cache(lambda i: seen_clip(folder, asked[i].scene))
     while len(judged) < num:
         i = rng.randrange(len(asked))
-        judged += _jittered(asked[i], clip_of(i), (None, "thing", None, "word")[len(judged) % 4], rng)
+        judged += _jittered(asked[i], clip_of(i), (None, "thing", None, "word", None, "junk")[len(judged) % 6], rng)
     return judged
 
 
@@ -86,7 +87,11 @@ def _jittered(question: Asked, clip: Clip, wrong: str | None, rng: random.Random
         return []
     thing, frame, box = rng.choice(views)
     place = jittered(in_pixels(box), rng.random(), rng)
-    name = wrong_name(thing, rng.choice(("color", "shape")), rng) if wrong == "word" else thing.name
+    name = thing.name
+    if wrong == "word":
+        name = wrong_name(thing, rng.choice(("color", "shape")), rng)
+    elif wrong == "junk":
+        name = junk_name(thing, rng)
     return [judge(question.scene, clip, frame, place, name, question.thing, question.attribute)]
 
 
