@@ -108,8 +108,7 @@ def _sft(config: Sft) -> None:
     if config.show_prompt:
         print(batches.show(0))
         return
-    open_run(config)
-    with Progress() as progress:
+    with open_run(config), Progress() as progress:
         fit(
             policy.model,
             batches.loss_at,
@@ -117,7 +116,7 @@ def _sft(config: Sft) -> None:
             config=config.steps,
             on_step=lambda step, loss: progress("sft", step, config.steps.num_steps, loss),
         )
-    print(write_folder(config.run / "model", policy.model, like=policy.name, prompt=policy.prompts.config))
+        print(write_folder(config.run / "model", policy.model, like=policy.name, prompt=policy.prompts.config))
 
 
 def _sft_toy(config: SftToy) -> None:

@@ -27,7 +27,7 @@ class Completion:
     ids: tuple[int, ...]
     """The end token included, unless truncated."""
     logprobs: tuple[float, ...]
-    """Of each id under the policy, at temperature 1 and over the whole vocabulary."""
+    """Of each id under the policy over the whole vocabulary, at the temperature at which it was drawn; at 1 if greedy."""
     text: str
     """Without the end token."""
     truncated: bool
@@ -72,9 +72,11 @@ class Decoder:
         mask, hidden, places = (x.repeat_interleave(num, dim=0) for x in (mask, hidden, places))
         written = [_Written() for _ in range(len(prompts) * num)]
         rows = list(range(len(written)))
+        head = self._model.lm_head.weight.float()
         for step in range(max_new_tokens):
-            logprobs = self._model.lm_head(hidden).float().log_softmax(-1)
-            ids = self._choose(logprobs, temperature, generator)
+            logits = torch.nn.functional.linear(hidden.float() / (temperature or 1.0), head)
+            logprobs = logits.log_softmax(-1)
+            ids = self._choose(logprobs, generator if temperature else None)
             chosen = logprobs.gather(1, ids[:, None])[:, 0]
             for row, token, logprob in zip(rows, ids.tolist(), chosen.tolist(), strict=True):
                 written[row].ids.append(token)
@@ -120,12 +122,12 @@ class Decoder:
         places = packed.position_ids[:, rows, columns].amax(dim=0) + 1
         return getattr(out, self._cache), mask, out.last_hidden_state[rows, columns], places
 
-    def _choose(self, logprobs: torch.Tensor, temperature: float, generator: torch.Generator) -> torch.Tensor:
-        """int64[R]: the next id of each row."""
+    def _choose(self, logprobs: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
+        """int64[R]: the next id of each row; the likeliest without a generator."""
         allowed = logprobs.masked_fill(self.silent, -torch.inf)
-        if not temperature:
+        if generator is None:
             return allowed.argmax(-1)
-        return torch.multinomial((allowed / temperature).softmax(-1), 1, generator=generator)[:, 0]
+        return torch.multinomial(allowed.softmax(-1), 1, generator=generator)[:, 0]
 
     def _completion(self, written: _Written) -> Completion:
         truncated = written.ids[-1] != self._end

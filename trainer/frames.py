@@ -33,17 +33,15 @@ class Frames:
             self._num_bytes -= self._kept.pop(next(iter(self._kept))).frames.nbytes
         return clip
 
-    def readable(self, questions: Sequence[Question]) -> list[tuple[Question, Clip]]:
-        """The questions whose media can be read, with their frames. Raises DecodeError if none can, and InputError as `of`."""
+    def readable(self, questions: Sequence[Question]) -> tuple[list[tuple[Question, Clip]], list[DecodeError]]:
+        """The questions whose media can be read, with their frames; and why the others cannot. Raises InputError as `of`."""
         pairs, errors = [], []
         for question in questions:
             try:
                 pairs.append((question, self.of(question)))
             except DecodeError as error:
                 errors.append(error)
-        if errors and not pairs:
-            raise errors[0]
-        return pairs
+        return pairs, errors
 
     def _decode(self, question: Question) -> Clip:
         path = self._media.path(question.media)

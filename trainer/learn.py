@@ -33,11 +33,12 @@ class Lesson:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Learnt:
-    """What a step's gradient was made of."""
+    """What a step's gradient was made of; None where there was nothing."""
 
-    loss: float
-    clipped: float
-    kl: float
+    loss: float | None
+    clipped: float | None
+    kl: float | None
+    """None without a reference."""
     num_lessons: int
     num_tokens: int
 
@@ -56,11 +57,18 @@ def lessons_of(groups: Sequence[Group], rewards: RewardTable) -> list[Lesson]:
     return lessons
 
 
+def groups_not_valid(groups: Sequence[Group], rewards: RewardTable) -> int:
+    """The groups of which no completion is valid."""
+    segments = Segments.from_lengths(len(group.completions) for group in groups)
+    return sum(not any(rewards.valid[row] for row in segments.rows(g)) for g in range(len(groups)))
+
+
 def add_gradient(
     policy: Policy,
     lessons: Sequence[Lesson],
     config: LossConfig,
     *,
+    temperature: float = 1.0,
     groups_at_once: int = 8,
     reference: Policy | None = None,
 ) -> Learnt:
@@ -70,29 +78,38 @@ def add_gradient(
         policy: learns.
         lessons: of a step; without any, nothing is added.
         config: of the loss.
+        temperature: at which the completions were sampled: what is learnt is that distribution.
         groups_at_once: of a forward and backward. The gradient does not depend on it.
         reference: what the policy is held to, where config.kl is above 0.
     """
     num_tokens = sum(lesson.num_tokens for lesson in lessons)
     num_completions = sum(len(lesson.chosen) for lesson in lessons)
+    if not lessons:
+        return Learnt(loss=None, clipped=None, kl=None, num_lessons=0, num_tokens=0)
     sums = torch.zeros(3, dtype=torch.float64)
     for first in range(0, len(lessons), groups_at_once):
         part = lessons[first : first + groups_at_once]
         batch = make_batch([lesson.group.tree(lesson.chosen) for lesson in part], policy.prompts, device=policy.device)
         written = [lesson.group.completions[i] for lesson in part for i in lesson.chosen]
         with torch.no_grad():
-            kept = reference.logprobs(batch) if reference is not None else None
+            kept = reference.logprobs(batch, temperature=temperature) if reference is not None else None
         loss = policy_loss(
-            policy.logprobs(batch),
+            policy.logprobs(batch, temperature=temperature),
             torch.tensor([p for completion in written for p in completion.logprobs], device=policy.device),
             torch.tensor([a for lesson in part for a in lesson.advantage], device=policy.device),
             batch.owners,
             config,
             reference=kept,
         )
-        by_tokens = sum(lesson.num_tokens for lesson in part) / num_tokens
-        share = by_tokens if config.mean == "token" else len(written) / num_completions
+        by = {"token": sum(lesson.num_tokens for lesson in part) / num_tokens, "sequence": len(written) / num_completions}
+        share = by[config.mean]
         (share * loss.total).backward()  # type: ignore[no-untyped-call]
-        sums += torch.tensor([share * loss.total.item(), share * loss.clipped, by_tokens * loss.kl])
+        sums += torch.tensor([share * loss.total.item(), by[config.ratio] * loss.clipped, by["token"] * (loss.kl or 0.0)])
     total, clipped, kl = sums.tolist()
-    return Learnt(loss=total, clipped=clipped, kl=kl, num_lessons=len(lessons), num_tokens=num_tokens)
+    return Learnt(
+        loss=total,
+        clipped=clipped,
+        kl=kl if reference is not None else None,
+        num_lessons=len(lessons),
+        num_tokens=num_tokens,
+    )

@@ -6,10 +6,9 @@ import functools
 import itertools
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-
-import torch
+from typing import Any
 
 from ser_fast.errors import InputError
 from ser_fast.jsonl import read_questions, rollout_to_json, write_json_lines, write_text
@@ -18,10 +17,11 @@ from ser_fast.referee import Referee, VLMReferee
 from ser_fast.rewards import RewardConfig, get_reward
 from ser_fast.types import Question, ScoredRollouts
 from trainer import checkpoint
-from trainer.evaluate import measure
+from trainer.evaluate import mean, measure
 from trainer.frames import Frames
-from trainer.learn import add_gradient, lessons_of
+from trainer.learn import add_gradient, groups_not_valid, lessons_of
 from trainer.metrics import Board, Metrics
+from trainer.optimizer import MasterAdamW
 from trainer.order import Order
 from trainer.policy import Policy, write_folder
 from trainer.presets import Grpo
@@ -40,7 +40,8 @@ TOLD = ("reward", "answer", "relevance", "localization", "claims")
 """What a run tells of each step while it goes."""
 STAGES = ("generate", "score", "learn")
 COLD_STEPS, COLD_SHARE = 4, 0.05
-"""A policy of which so few completions cite anything in its first steps has nothing that reinforcement could prefer."""
+"""A policy of which so few completions cite anything in its first steps has nothing that reinforcement could prefer; and when
+nothing can be scored for so many steps, at any time, something is broken."""
 
 
 def train(config: Grpo, *, referee: Referee | None = None) -> Path:
@@ -66,32 +67,37 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     referee = referee or VLMReferee(config.referee, device=config.device)
     frames_of = functools.partial(Frames, fps=config.fps, max_frames=config.max_frames)
     frames, held_out_frames = frames_of(config.videos), frames_of(config.held_out_videos or config.videos)
-    folder = open_run(config, may_differ=("num_steps",))
-    optimizer = torch.optim.AdamW(policy.model.parameters(), lr=config.learning_rate, betas=(0.9, 0.95), weight_decay=0.0)
-    first = 0
-    if (found := checkpoint.latest(folder)) is not None:
-        first, states = found
-        if first > config.num_steps:
-            raise InputError(f"num_steps: the run has come to step {first} already, expected as many, got {config.num_steps}")
-        policy.model.load_state_dict(states["model"])
-        optimizer.load_state_dict(states["optimizer"])
-    metrics, evaluations = Metrics(folder, first_step=first), Metrics(folder, first_step=first, name="evaluations.jsonl")
-    board = Board(folder, first_step=first)
-    order = Order(len(questions), config.num_prompts, config.seed)
+    with (
+        open_run(config, may_differ=("num_steps",)) as folder,
+        stop_on_sigterm() as stop,
+        Progress() as progress,
+    ):
+        optimizer = MasterAdamW(policy.model.parameters(), learning_rate=config.learning_rate)
+        first = 0
+        if (found := checkpoint.latest(folder)) is not None:
+            first, states = found
+            if first > config.num_steps:
+                raise InputError(
+                    f"num_steps: the run has come to step {first} already, expected as many, got {config.num_steps}"
+                )
+            policy.model.load_state_dict(states["model"])
+            optimizer.load_state_dict(states["optimizer"])
+        metrics, evaluations = Metrics(folder, first_step=first), Metrics(folder, first_step=first, name="evaluations.jsonl")
+        board = Board(folder, first_step=first)
+        order = Order(len(questions), config.num_prompts, config.seed)
 
-    def look(step: int) -> None:
-        """Measures the policy on the held-out questions."""
-        figures = measure(answers(policy, held_out, held_out_frames, config)).to_json()
-        evaluations.write(step, **figures)
-        board.write(step, "held out", figures)
+        def look(step: int) -> None:
+            """Measures the policy on the held-out questions."""
+            figures = measure(answers(policy, held_out, held_out_frames, config)).to_json()
+            evaluations.write(step, **figures)
+            board.write(step, "held out", figures)
 
-    with stop_on_sigterm() as stop, Progress() as progress:
         for step in range(first, config.num_steps):
             if held_out and step % config.evaluate_every == 0:
                 look(step)
 
             clock = [time.perf_counter()]
-            asked = frames.readable([questions[i] for i in order.batch(step)])
+            asked, unreadable = frames.readable([questions[i] for i in order.batch(step)])
             groups = roll_out(
                 policy,
                 [question for question, _ in asked],
@@ -106,30 +112,35 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
             scored = score(groups, referee, reward)
             clock.append(time.perf_counter())
             lessons = lessons_of(groups, scored.table)
-            learnt = add_gradient(policy, lessons, config.loss, groups_at_once=config.prompts_at_once, reference=reference)
+            learnt = add_gradient(
+                policy,
+                lessons,
+                config.loss,
+                temperature=config.temperature,
+                groups_at_once=config.prompts_at_once,
+                reference=reference,
+            )
             norm = clip_gradient(policy.model, config.clip_norm)
-            for settings in optimizer.param_groups:
-                settings["lr"] = config.learning_rate * min(1.0, (step + 1) / max(1, config.num_warmup_steps))
             if lessons:
-                optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+                optimizer.step(config.learning_rate * min(1.0, (step + 1) / max(1, config.num_warmup_steps)))
             clock.append(time.perf_counter())
 
             figures = figures_of_step(groups, scored) | {
                 "loss": learnt.loss,
                 "clipped": learnt.clipped,
                 "kl": learnt.kl,
-                "gradient_norm": norm,
-                "groups_without_variance": len(groups) - learnt.num_lessons,
-                "unreadable": config.num_prompts - len(asked),
+                "gradient_norm": norm if lessons else None,
+                "groups_without_variance": len(groups) - len(lessons) - groups_not_valid(groups, scored.table),
+                "groups_not_valid": groups_not_valid(groups, scored.table),
+                "unreadable": len(unreadable),
                 "seconds": dict(zip(STAGES, (b - a for a, b in itertools.pairwise(clock)), strict=True)),
             }
             write_rollouts(folder, f"step_{step}", scored)
             metrics.write(step, **figures)
             board.write(step, "train", figures)
             progress("grpo", step, config.num_steps, **{name: figures.get(name) for name in TOLD})
-            if step + 1 == COLD_STEPS:
-                _check_claims(metrics)
+            reasons = (*map(str, unreadable), *scored.reasons)
+            _check(metrics.rows(), reasons, at_end=step + 1 == config.num_steps)
             if stop.asked or (step + 1) % config.save_every == 0 or step + 1 == config.num_steps:
                 checkpoint.save(folder, step + 1, model=policy.model.state_dict(), optimizer=optimizer.state_dict())
             if stop.asked:
@@ -170,10 +181,17 @@ def write_rollouts(folder: Path, name: str, scored: ScoredRollouts) -> None:
     write_text(folder / "scored" / f"{name}.jsonl", "".join(f"{line}\n" for line in lines))
 
 
-def _check_claims(metrics: Metrics) -> None:
-    share = sum(row["with_claims"] for row in metrics.rows()[:COLD_STEPS]) / COLD_STEPS
-    if share < COLD_SHARE:
-        raise InputError(
-            f"model: {share:.1%} of the completions of the first {COLD_STEPS} steps cite evidence, too few to learn from:"
-            " begin with the supervised stage (ser-train sft)"
-        )
+def _check(rows: Sequence[Mapping[str, Any]], reasons: Iterable[str | None], *, at_end: bool) -> None:
+    """Raises InputError where going on would teach nothing."""
+    last = rows[-COLD_STEPS:]
+    dead = [row["not_scored"] == 1 or row["not_valid"] in (1, None) for row in last]
+    if all(dead) and (len(dead) == COLD_STEPS or at_end):
+        reason = next((reason for reason in reasons if reason), "no reason is known")
+        raise InputError(f"nothing could be scored since step {last[0]['step']}: {reason}")
+    if len(rows) == COLD_STEPS:
+        share = mean([row["with_claims"] for row in rows if row["with_claims"] is not None])
+        if share < COLD_SHARE:
+            raise InputError(
+                f"model: {share:.1%} of the completions of the first {COLD_STEPS} steps cite evidence, too few to learn from:"
+                " begin with the supervised stage (ser-train sft)"
+            )

@@ -22,7 +22,7 @@ class LossConfig:
     mean: Literal["token", "sequence"] = "token"
     """Over all tokens alike (DAPO), or over the completions' own means (GRPO)."""
     kl: float = 0.0
-    """Weight of the divergence from the reference."""
+    """Weight of the divergence from the reference. Groups without variance take no part in it: they cost no forward."""
 
     def __post_init__(self) -> None:
         for name in ("ratio", "mean"):
@@ -42,8 +42,8 @@ class Loss:
     total: torch.Tensor
     clipped: float
     """Share of the tokens (or completions) whose ratio was clipped."""
-    kl: float
-    """Mean divergence from the reference; 0 without one."""
+    kl: float | None
+    """Mean divergence from the reference; None without one."""
 
 
 def policy_loss(
@@ -58,7 +58,7 @@ def policy_loss(
     """-mean of min(r A, clip(r, 1 - low, 1 + high) A) + kl k3, r = exp(logprob - sampled).
 
     Args:
-        logprob: [N] of each token under the policy, with a gradient.
+        logprob: [N] of each token under the policy, at the temperature of the samples, with a gradient.
         sampled: [N] when it was sampled.
         advantage: [R] of each completion.
         owners: int64[N], which completion a token belongs to; each has at least one.
@@ -82,13 +82,14 @@ def policy_loss(
     clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     gain = torch.minimum(ratio * scale, clipped * scale)
     loss = -(gain[owners] if config.ratio == "sequence" else gain)
-    kl = torch.zeros_like(logprob)
+    kl = None
     if reference is not None:
         away = reference - logprob
-        kl = away.exp() - away - 1
-        loss = loss + config.kl * kl
+        k3 = away.exp() - away - 1
+        loss = loss + config.kl * k3
+        kl = float(k3.detach().mean())
     total = loss.mean() if config.mean == "token" else _means(loss, owners, num).mean()
-    return Loss(total=total, clipped=float((ratio != clipped).float().mean()), kl=float(kl.detach().mean()))
+    return Loss(total=total, clipped=float((ratio != clipped).float().mean()), kl=kl)
 
 
 def _means(values: torch.Tensor, owners: torch.Tensor, num: int) -> torch.Tensor:

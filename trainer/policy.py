@@ -96,8 +96,9 @@ class Policy:
         """Mean negative log-probability of the completion tokens."""
         return -self.logprobs(make_batch(trees, self.prompts, device=self.device)).mean()
 
-    def logprobs(self, batch: Batch) -> torch.Tensor:
-        """float32[N]: log-probability of each target token of a batch given all before it, differentiable."""
+    def logprobs(self, batch: Batch, *, temperature: float = 1.0) -> torch.Tensor:
+        """float32[N]: log-probability of each target token of a batch given all before it, differentiable. The temperature
+        divides the logits."""
         pixels, grid = view_pixels(batch.views, self.spec, self.device)
         hidden = self.model.model(
             **tree_arguments(batch.packed),
@@ -105,7 +106,8 @@ class Policy:
             image_grid_thw=grid,
             use_cache=False,
         ).last_hidden_state
-        logprob, _ = token_logprob(hidden[batch.rows, batch.columns].float(), self.model.lm_head.weight.float(), batch.targets)
+        scaled = hidden[batch.rows, batch.columns].float() / temperature
+        logprob, _ = token_logprob(scaled, self.model.lm_head.weight.float(), batch.targets)
         return logprob
 
     def generate(

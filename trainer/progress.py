@@ -12,6 +12,8 @@ from rich.progress import Progress as Bars
 
 TELL_EVERY_S = 20.0
 """Between two lines."""
+ESTIMATE_S = 3600.0
+"""The time left is told from the steps of so long a time: one may take minutes."""
 
 
 class Progress:
@@ -23,7 +25,8 @@ class Progress:
         self._bars: Bars | None = None
         if bars and console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-            self._bars = Bars(*columns, TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[figures]}"))
+            left = (TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.fields[figures]}"))
+            self._bars = Bars(*columns, *left, speed_estimate_period=ESTIMATE_S)
         self._tasks: dict[str, TaskID] = {}
         self._begin: dict[str, tuple[float, int]] = {}
         self._told = -math.inf
@@ -50,5 +53,5 @@ class Progress:
             began, first = self._begin.setdefault(stage, (now, step))
             a_step = (now - began) / max(1, step - first)
             left = f"{a_step * (num_steps - step - 1) / 60:.0f} min left" if step > first else "begun"
-            print(f"{stage}: step {step + 1} of {num_steps}, {text}, {left}", flush=True)
+            print(", ".join(filter(None, (f"{stage}: step {step + 1} of {num_steps}", text, left))), flush=True)
             self._told = now

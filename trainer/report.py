@@ -18,7 +18,7 @@ CURVES = (
     ("what the referee thinks", ("relevance", "localization", "penalty")),
     ("held out", ("what", "when", "where", "am")),
     ("claims a response", ("claims",)),
-    ("signs of reward hacking", ("whole_frame", "repeated", "truncated", "not_valid")),
+    ("signs of reward hacking", ("whole_frame", "repeated", "truncated", "not_valid", "not_scored")),
     ("gradient norm", ("gradient_norm",)),
 )
 """Title of each panel, and the figures drawn in it."""
@@ -37,7 +37,9 @@ def write_report(run: Path, videos: Path, *, note: str | None = None) -> Path:
         note: a remark for the top of the page.
     """
     steps, evaluations = read_rows(run / "metrics.jsonl"), read_rows(run / "evaluations.jsonl")
-    name = "held_out" if (run / "scored" / "held_out.jsonl").exists() else f"step_{steps[-1]['step']}"
+    name = "held_out"
+    if not (run / "scored" / "held_out.jsonl").exists():
+        name = f"step_{[row['step'] for row in steps if row['claims'] is not None][-1]}"
     head = f"{_table(evaluations)}<h2>Curves</h2>{_curves(steps, evaluations)}<h2>Evidence at the end</h2>"
     return render(
         run / "scored" / f"{name}.jsonl",

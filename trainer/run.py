@@ -12,48 +12,59 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from ser_fast.errors import InputError
 from ser_fast.jsonl import write_text
 
 RUN = "run.json"
 """What a run is: the preset and its settings."""
+LOCK = ".lock"
+"""Held by the process that works on the run."""
 LOOKS = ("run", "fresh", "dry_run", "show_prompt")
 """Settings that a run may change when it goes on."""
 INPUTS = ("model", "data", "videos", "held_out", "held_out_videos")
 """Settings that name what must not lie in the folder of a run that is removed."""
 
 
-def open_run(config: Any, *, may_differ: tuple[str, ...] = ()) -> Path:
-    """Makes the folder of a run, or finds it as it was left.
+@contextmanager
+def open_run(config: Any, *, may_differ: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Makes the folder of a run, or finds it as it was left; until the context is left, no other process may work on it.
 
     Args:
         config: a preset; its `run` is the folder, and `fresh`, if it has that, asks for the run that is there to be removed.
         may_differ: settings that a run may change when it goes on, beside LOOKS.
 
     Raises:
-        InputError: the folder holds something else, or a run with other settings; or a fresh start would remove an input.
+        InputError: the folder holds something else, or a run with other settings; a fresh start would remove an input; another
+            process works on the run.
     """
-    folder, preset = Path(config.run), type(config).__name__
-    settings = json.loads(json.dumps(dataclasses.asdict(config), default=str))
+    folder = Path(config.run)
     if hasattr(config, "model") and Path(config.model).resolve() == (folder / "model").resolve():
         raise InputError(f"model: expected another folder than {config.model}, where the run writes its own")
-    known = _read(folder)
-    if known is not None and getattr(config, "fresh", False):
-        _remove(folder, config)
-        known = None
-    if known is not None:
-        if known["preset"] != preset:
-            raise InputError(f"{folder}: a run of {known['preset']}, expected one of {preset}")
-        for name in sorted(settings.keys() | known["settings"].keys()):
-            if name not in LOOKS + may_differ and settings.get(name) != known["settings"].get(name):
-                raise InputError(
-                    f"{folder}: a run with {name} {known['settings'].get(name)!r}, expected {settings.get(name)!r}"
-                )
-    elif folder.exists() and any(folder.iterdir()):
+    if _read(folder) is None and folder.exists() and any(path.name != LOCK for path in folder.iterdir()):
         raise InputError(f"{folder}: not empty, and not the folder of a run ({RUN} is missing)")
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / RUN, json.dumps({"preset": preset, "settings": settings}, indent=1) + "\n")
-    return folder
+    try:
+        lock = FileLock(folder / LOCK, blocking=False).acquire()
+    except Timeout:
+        raise InputError(f"{folder}: another process works on this run") from None
+    with lock:
+        if getattr(config, "fresh", False):
+            _remove(folder, config)
+        preset, settings = type(config).__name__, json.loads(json.dumps(dataclasses.asdict(config), default=str))
+        if (known := _read(folder)) is not None:
+            _compare(folder, known, preset, settings, LOOKS + may_differ)
+        write_text(folder / RUN, json.dumps({"preset": preset, "settings": settings}, indent=1) + "\n")
+        yield folder
+
+
+def _compare(folder: Path, known: dict[str, Any], preset: str, settings: dict[str, Any], may_differ: tuple[str, ...]) -> None:
+    if known["preset"] != preset:
+        raise InputError(f"{folder}: a run of {known['preset']}, expected one of {preset}")
+    for name in sorted(settings.keys() | known["settings"].keys()):
+        if name not in may_differ and settings.get(name) != known["settings"].get(name):
+            raise InputError(f"{folder}: a run with {name} {known['settings'].get(name)!r}, expected {settings.get(name)!r}")
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
@@ -77,7 +88,11 @@ def _remove(folder: Path, config: Any) -> None:
         value = getattr(config, name, None)
         if value is not None and Path(value).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"{name}: expected it outside of {folder}, which a fresh start removes, got {value}")
-    shutil.rmtree(folder)
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != LOCK:
+            path.unlink()
 
 
 class Stop:

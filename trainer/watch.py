@@ -16,7 +16,7 @@ WHOLE_FRAME = 0.9
 
 
 def figures_of_step(groups: Sequence[Group], scored: ScoredRollouts) -> dict[str, Any]:
-    """One number each; rewards are means over the valid completions, None where none is."""
+    """One number each, None where there is nothing to take it of; rewards are means over the valid completions."""
     claims, valid = scored.claims, scored.table.valid
     num = len(scored)
     counts = [len(claims.responses.rows(r)) for r in range(num)]
@@ -24,6 +24,7 @@ def figures_of_step(groups: Sequence[Group], scored: ScoredRollouts) -> dict[str
     faults = Counter(fault if fault in set(PolicyFault) else fault.partition(":")[0] for fault in scored.faults if fault)
     faults.update(str(claim.reason) for r in range(num) for claim in scored.report.rejected_claims(r))
     asked = scored.scores.valid
+    lost = [fault is not None for fault in scored.faults if fault not in set(PolicyFault)]
     parts = {"reward": scored.table.total, **scored.table.parts}
     return {
         **{name: _mean_of(part[valid].tolist()) for name, part in parts.items()},
@@ -31,13 +32,14 @@ def figures_of_step(groups: Sequence[Group], scored: ScoredRollouts) -> dict[str
         "localization": _mean_of(scored.scores.localization[asked].tolist()),
         "penalty": _mean_of(scored.penalty[asked].tolist()),
         "level_mass": min(scored.scores.level_mass[asked].tolist(), default=None),
-        "claims": mean([float(n) for n in counts]),
-        "with_claims": mean([float(n > 0) for n in counts]),
+        "claims": _mean_of([float(n) for n in counts]),
+        "with_claims": _mean_of([float(n > 0) for n in counts]),
         "whole_frame": _mean_of([_covers(claims, c, sizes[r]) for r in range(num) for c in claims.responses.rows(r)]),
-        "repeated": mean([_repeats(claims, r) for r in range(num)]),
-        "not_valid": 1 - float(valid.float().mean()),
-        "tokens": mean([float(len(c.ids)) for group in groups for c in group.completions]),
-        "truncated": mean([float(c.truncated) for group in groups for c in group.completions]),
+        "repeated": _mean_of([_repeats(claims, r) for r in range(num)]),
+        "not_valid": _mean_of([float(not v) for v in valid.tolist()]),
+        "not_scored": _mean_of(list(map(float, lost))),
+        "tokens": _mean_of([float(len(c.ids)) for group in groups for c in group.completions]),
+        "truncated": _mean_of([float(c.truncated) for group in groups for c in group.completions]),
         "faults": dict(sorted(faults.items())),
     }
 

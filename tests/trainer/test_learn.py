@@ -13,7 +13,7 @@ from tests.conftest import FAMILIES
 from tests.support.policy import textbook_logprobs
 from tests.support.referee import make_clip
 from trainer.batch import make_batch
-from trainer.learn import Lesson, add_gradient, lessons_of
+from trainer.learn import Lesson, add_gradient, groups_not_valid, lessons_of
 from trainer.loss import LossConfig, policy_loss
 from trainer.policy import Policy
 from trainer.rollout import Group
@@ -21,14 +21,14 @@ from trainer.rollout import Group
 QUESTIONS = ("What color is the ring?", "Where?", "\u72ac?")
 
 
-def _groups(policy: Policy, num: int = 4) -> list[Group]:
+def _groups(policy: Policy, num: int = 4, temperature: float = 1.0) -> list[Group]:
     """Three questions on clips of uneven length and size, with `num` completions each."""
     groups = []
     for i, text in enumerate(QUESTIONS):
         clip = make_clip(1 + i, height=84 + 28 * i, width=112)
         prompt = (policy.prompts.clip(clip), policy.prompts.question(text))
         question = Question(id=str(i), question=text, answer="red", task=Task.FREE_FORM, video=f"{i}.mp4")
-        completions = policy.generate([prompt], num=num, max_new_tokens=4 + 3 * i, temperature=1.0, seed=i)
+        completions = policy.generate([prompt], num=num, max_new_tokens=4 + 3 * i, temperature=temperature, seed=i)
         groups.append(Group(question=question, clip=clip, prompt=prompt, completions=tuple(completions), rollouts=()))
     return groups
 
@@ -84,15 +84,47 @@ def test_packed_equals_one_by_one(family: str, ratio: str, mean: str, random_vlm
     expected = _one_by_one(policy, lessons, config, reference)
     plain = _gradients(policy)
     assert learnt.loss == pytest.approx(expected, abs=1e-6)
+    assert learnt.kl is not None
     assert learnt.kl > 0
     assert any(g.any() for g in packed)
+    floor = 1e-3 * max(float(want.abs().max()) for want in plain)  # the bias of keys has no gradient but rounding
     for got, want in zip(packed, plain, strict=True):
-        assert float((got - want).abs().max()) <= 1e-5 * max(1e-3, float(want.abs().max()))
+        assert float((got - want).abs().max()) <= 1e-5 * max(floor, float(want.abs().max()))
     apart = add_gradient(policy, lessons, config, reference=reference, groups_at_once=1)
     assert apart.loss == pytest.approx(learnt.loss, abs=1e-6)
     assert (apart.clipped, apart.kl) == pytest.approx((learnt.clipped, learnt.kl), abs=1e-6)
     for got, want in zip(_gradients(policy), packed, strict=True):
-        assert float((got - want).abs().max()) <= 1e-5 * max(1e-3, float(want.abs().max()))
+        assert float((got - want).abs().max()) <= 1e-5 * max(floor, float(want.abs().max()))
+
+
+def test_what_was_sampled_at_a_temperature_is_learnt_at_it(policy: Policy) -> None:
+    """All ratios are 1: nothing is clipped, and the loss is minus the mean advantage."""
+    lessons = lessons_of(_groups(policy, temperature=1.7), _table(REWARDS))
+    tokens = [
+        (len(lesson.group.completions[i].ids), a)
+        for lesson in lessons
+        for i, a in zip(lesson.chosen, lesson.advantage, strict=True)
+    ]
+    expected = -sum(num * a for num, a in tokens) / sum(num for num, _ in tokens)
+    learnt = add_gradient(policy, lessons, LossConfig(clip_low=1e-4, clip_high=1e-4), temperature=1.7)
+    assert learnt.clipped == 0
+    assert learnt.loss == pytest.approx(expected, abs=1e-5)
+    learnt = add_gradient(policy, lessons, LossConfig(clip_low=1e-4, clip_high=1e-4))
+    assert learnt.clipped is not None
+    assert learnt.clipped > 0.9
+
+
+@pytest.mark.parametrize("mean", ["token", "sequence"])
+@pytest.mark.parametrize("ratio", ["token", "sequence"])
+def test_what_is_told_does_not_depend_on_how_many_groups_go_at_once(ratio: str, mean: str, policy: Policy) -> None:
+    lessons = lessons_of(_groups(policy), _table(REWARDS))
+    config = LossConfig(ratio=ratio, mean=mean, clip_low=0.02, clip_high=0.02)  # type: ignore[arg-type]
+    with torch.no_grad():
+        policy.model.lm_head.weight *= 1.2
+    together, apart = (add_gradient(policy, lessons, config, groups_at_once=num) for num in (8, 1))
+    assert together.clipped is not None
+    assert 0 < together.clipped < 1
+    assert (apart.loss, apart.clipped) == pytest.approx((together.loss, together.clipped), abs=1e-6)
 
 
 def test_who_takes_part(policy: Policy) -> None:
@@ -104,7 +136,9 @@ def test_who_takes_part(policy: Policy) -> None:
         assert sum(lesson.advantage) == pytest.approx(0, abs=1e-5)
     assert lessons_of(groups, _table([float("nan")] * 12)) == []
     learnt = add_gradient(policy, [], LossConfig())
-    assert (learnt.loss, learnt.num_lessons, learnt.num_tokens) == (0.0, 0, 0)
+    assert (learnt.loss, learnt.clipped, learnt.kl, learnt.num_lessons, learnt.num_tokens) == (None, None, None, 0, 0)
+    assert groups_not_valid(groups, _table(REWARDS)) == 0
+    assert groups_not_valid(groups, _table([1.0, 0.0, *[float("nan")] * 10])) == 2
     assert not any(g.any() for g in _gradients(policy))
 
 

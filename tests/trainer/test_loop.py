@@ -11,15 +11,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from ser_fast.assets import TOY_REFEREE
-from ser_fast.errors import DecodeError, InputError
+from ser_fast.errors import InputError
 from ser_fast.jsonl import read_questions, read_rollouts
-from ser_fast.types import Question
+from ser_fast.types import Question, RefereeRequest, RefereeScores
 from tests.conftest import FAMILIES, ROOT
 from trainer import loop
 from trainer.cli import main
@@ -28,6 +30,7 @@ from trainer.loss import LossConfig
 from trainer.policy import Policy
 from trainer.presets import Grpo
 from trainer.prompt import PromptOptions
+from trainer.run import open_run
 from trainer.toy import POLICY
 from trainer.toy.files import write_split
 
@@ -185,7 +188,10 @@ def _wait_for(run: Path, num_rows: int) -> None:
 
 def test_a_killed_run_goes_on_the_same(world: Path, tmp_path: Path) -> None:
     """SIGKILL at three random steps and once while a checkpoint is written."""
+    held_out = tmp_path / "held-out.jsonl"
+    held_out.write_text("".join((world / "questions.jsonl").read_text().splitlines(keepends=True)[::9]))
     changes: dict[str, Any] = {"num_steps": 7, "num_prompts": 2, "group_size": 3, "save_every": 2, "max_new_tokens": 60}
+    changes |= {"held_out": held_out, "evaluate_every": 3}
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert _start(_config(world, whole, **changes)).wait() == 0
     rng = random.Random(os.environ.get("PYTEST_SEED", "3"))
@@ -203,8 +209,9 @@ def test_a_killed_run_goes_on_the_same(world: Path, tmp_path: Path) -> None:
     part.wait()
     assert _start(config).wait() == 0
     assert _rows(killed) == _rows(whole)
-    for step in range(7):
-        name = f"rollouts/step_{step}.jsonl"
+    assert _rows(killed, "evaluations.jsonl") == _rows(whole, "evaluations.jsonl")
+    assert [row["step"] for row in _rows(killed, "evaluations.jsonl")] == [0, 3, 6, 7]
+    for name in (*(f"rollouts/step_{step}.jsonl" for step in range(7)), "scored/held_out.jsonl"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
     weights = "model/model.safetensors"
     assert (killed / weights).read_bytes() == (whole / weights).read_bytes()
@@ -286,8 +293,59 @@ def test_a_video_that_cannot_be_read_is_counted_and_left_out(world: Path, tmp_pa
     assert row["not_valid"] == 0
     assert len(read_rollouts(tmp_path / "run" / "rollouts" / "step_0.jsonl")) == 4 * (len(lines) - row["unreadable"])
     (broken / names[0]).write_bytes(b"not a video either")
-    with pytest.raises(DecodeError, match="open: "):
+    with pytest.raises(InputError, match=r"^nothing could be scored since step 0: .*mp4: open: "):
         train(_config(world, tmp_path / "none", videos=broken, num_steps=1))
+
+
+def test_a_step_without_a_readable_video_is_passed_over(world: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (world / "questions.jsonl").read_text().splitlines()]
+    one = next(line for line in lines if line["video"] == lines[0]["video"])
+    other = next(line for line in lines if line["video"] != lines[0]["video"])
+    data, videos = tmp_path / "questions.jsonl", tmp_path / "videos"
+    data.write_text(json.dumps(one) + "\n" + json.dumps(other) + "\n")
+    videos.mkdir()
+    (videos / one["video"]).write_bytes((world / one["video"]).read_bytes())
+    (videos / other["video"]).write_bytes(b"not a video")
+    train(_config(world, tmp_path / "run", data=data, videos=videos, num_prompts=1, num_steps=4))
+    rows = _rows(tmp_path / "run")
+    assert sorted(row["unreadable"] for row in rows) == [0, 0, 1, 1]
+    for row in rows:
+        assert (row["reward"] is None) == (row["loss"] is None) == (row["not_valid"] is None) == bool(row["unreadable"])
+
+
+class Failing:
+    """A referee that is not there."""
+
+    def score(self, requests: Sequence[RefereeRequest]) -> RefereeScores:
+        num = len(requests)
+        nan = torch.full((num,), torch.nan)
+        return RefereeScores(
+            relevance=nan,
+            localization=nan,
+            level_mass=nan,
+            valid=torch.zeros(num, dtype=torch.bool),
+            reasons=("referee: gone",) * num,
+        )
+
+
+def test_a_run_without_a_referee_does_not_end_as_if_it_had_learnt(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^nothing could be scored since step 0: .*referee: gone"):
+        train(_config(world, tmp_path / "run", num_steps=9), referee=Failing())
+    rows = _rows(tmp_path / "run")
+    assert len(rows) == 4
+    for row in rows:
+        assert row["not_scored"] == 1
+        assert row["relevance"] is None
+        assert 0.5 < row["not_valid"] <= row["with_claims"]
+
+
+def test_one_process_works_on_a_run(world: Path, tmp_path: Path) -> None:
+    config = _config(world, tmp_path / "run", num_steps=1)
+    with open_run(config), pytest.raises(InputError, match=r"run: another process works on this run"):
+        train(config)
+    with pytest.raises(InputError, match=r"run: another process works on this run"), open_run(config):
+        train(dataclasses.replace(config, fresh=True))
+    train(config)
 
 
 def test_a_run_can_start_over(world: Path, tmp_path: Path) -> None:
