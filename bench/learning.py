@@ -10,12 +10,18 @@
 
 All arms begin with the shipped policy, see the same questions in the same order, and take as many steps. The figures are those
 of greedy answers on held-out clips. A run that was stopped goes on where it was.
+
+Beside the standard error over seeds stands the interval that a bootstrap gives, which draws clips and seeds again, the same
+clips for both sides: a figure that hangs on a few clips shows there.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import math
+import random
 import statistics
 import subprocess
 import sys
@@ -27,14 +33,18 @@ import torch
 
 from ser_fast.jsonl import read_questions
 from ser_fast.types import Question, RefereeRequest, RefereeScores, hull
-from trainer.evaluate import label_iou, mean
+from trainer.evaluate import Marks, figures_of, label_iou, mark, mean
+from trainer.frames import Frames
+from trainer.loop import answers, train
 from trainer.metrics import read_rows
+from trainer.policy import Policy
 from trainer.presets import Toy
 from trainer.toy.evaluate import write_world
 
 ARMS = ("answer", "boxes", "ser")
 FIGURES = ("what", "when", "where", "am", "lgm")
 SHOWN = ("when", "where", "am", "lgm")
+NUM_DRAWS = 1000
 
 
 class TrueBoxes:
@@ -67,7 +77,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder for learning.md and learning.png; the run's folder if not given")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--clips", type=int, default=256, help="held-out clips")
+    parser.add_argument("--clips", type=int, default=512, help="held-out clips")
     parser.add_argument("--at-once", type=int, default=2, help="runs, a core each")
     parser.add_argument("--only", nargs=2, metavar=("ARM", "SEED"), help="one run, in this process")
     args = parser.parse_args(argv)
@@ -78,10 +88,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = [(arm, seed) for seed in range(args.seeds) for arm in ARMS]
     if not _run_all(runs, args):
         return 1
+    marks = {arm: [_marks(args, arm, seed) for seed in range(args.seeds)] for arm in ARMS}
+    marks["start"] = [_marks(args, "start", 0)]
     results = {arm: [read_rows(_folder(args, arm, seed) / "evaluations.jsonl") for seed in range(args.seeds)] for arm in ARMS}
     out = args.out or args.work
     out.mkdir(parents=True, exist_ok=True)
-    text = _report(results, args)
+    text = _report(results, marks, args)
     print(text)
     (out / "learning.md").write_text(text, encoding="utf-8")
     _draw(results, out / "learning.png")
@@ -108,12 +120,25 @@ def _config(args: argparse.Namespace, arm: str, seed: int) -> Toy:
 
 
 def _run(args: argparse.Namespace, arm: str, seed: int) -> None:
-    from trainer.loop import train
-
     torch.set_num_threads(1)
     config = _config(args, arm, seed)
     assert config.held_out is not None
     train(config, referee=TrueBoxes(read_questions(config.data) + read_questions(config.held_out)) if arm == "boxes" else None)
+    _marks(args, arm, seed)
+
+
+def _marks(args: argparse.Namespace, arm: str, seed: int) -> list[Marks]:
+    """Of each held-out answer of a trained policy, or of the start; kept in a file."""
+    path = _folder(args, arm, seed).with_suffix(".json")
+    if not path.exists():
+        torch.set_num_threads(1)
+        config = _config(args, arm, seed)
+        assert config.held_out is not None
+        policy = Policy.load("toy" if arm == "start" else config.run / "model")
+        frames = Frames(config.held_out_videos or config.videos, fps=config.fps, max_frames=config.max_frames)
+        marks = [mark(group) for group in answers(policy, read_questions(config.held_out), frames, config)]
+        path.write_text(json.dumps([dataclasses.asdict(m) for m in marks]), encoding="utf-8")
+    return [Marks(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
 
 
 def _run_all(runs: Sequence[tuple[str, int]], args: argparse.Namespace) -> bool:
@@ -145,14 +170,33 @@ def spread(values: Sequence[float]) -> float:
     return statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan
 
 
-def _report(results: dict[str, list[list[dict[str, float]]]], args: argparse.Namespace) -> str:
+def interval(ours: Sequence[Sequence[Marks]], theirs: Sequence[Sequence[Marks]], figure: str) -> tuple[float, float]:
+    """Where 95 % of the differences of a figure lie when the answered questions and the runs are drawn again, with replacement
+    and the same questions on both sides."""
+    rng = random.Random(0)
+    gains = []
+    for _ in range(NUM_DRAWS):
+        drawn = rng.choices(range(len(ours[0])), k=len(ours[0]))
+        means = [
+            mean([getattr(figures_of([run[i] for i in drawn]), figure) for run in rng.choices(runs, k=len(runs))])
+            for runs in (ours, theirs)
+        ]
+        gains.append(means[0] - means[1])
+    cuts = statistics.quantiles(gains, n=40)
+    return cuts[0], cuts[-1]
+
+
+def _report(
+    results: dict[str, list[list[dict[str, float]]]], marks: dict[str, list[list[Marks]]], args: argparse.Namespace
+) -> str:
     start = results["ser"][0][0]
     lines = [
         "# Does the reward teach?",
         "",
         f"`python bench/learning.py --steps {args.steps} --seeds {args.seeds} --clips {args.clips}`: greedy answers on",
         f"{start['num']} held-out clips after {args.steps} steps of {Toy.num_prompts} questions x {Toy.group_size} answers;",
-        f"mean and standard error over {args.seeds} seeds. Each mean within LGM is capped at {start['cap']}.",
+        f"mean and standard error over {args.seeds} seeds; intervals from {NUM_DRAWS} draws of clips and seeds.",
+        f"Each mean within LGM is capped at {start['cap']}.",
         "",
         f"| arm | {' | '.join(FIGURES)} |",
         f"|---|{'---|' * len(FIGURES)}",
@@ -161,13 +205,17 @@ def _report(results: dict[str, list[list[dict[str, float]]]], args: argparse.Nam
     last = {arm: {name: [rows[-1][name] for rows in runs] for name in FIGURES} for arm, runs in results.items()}
     for arm, figures in last.items():
         lines.append(f"| {arm} | {' | '.join(f'{mean(v):.3f} +- {spread(v):.3f}' for v in figures.values())} |")
-    lines += ["", "| SER exceeds | by AM | in standard errors | by LGM | in standard errors |", "|---|---|---|---|---|"]
-    for name, other in (("the start", {key: [start[key]] for key in FIGURES}), ("the answer arm", last["answer"])):
+    heads = [f"by {figure}, {what}" for figure in ("AM", "LGM") for what in ("mean", "in standard errors", "95 % interval")]
+    lines += ["", f"| SER exceeds | {' | '.join(heads)} |", f"|---|{'---|' * len(heads)}"]
+    last["start"] = {key: [start[key]] for key in FIGURES}
+    for name, arm in (("the start", "start"), ("the answer arm", "answer")):
+        other = last[arm]
         cells = []
         for figure in ("am", "lgm"):
             gain = mean(last["ser"][figure]) - mean(other[figure])
             error = math.hypot(spread(last["ser"][figure]), spread(other[figure]) if len(other[figure]) > 1 else 0.0)
-            cells += [f"{gain:+.3f}", f"{gain / error:.1f}" if error > 0 else "-"]
+            low, high = interval(marks["ser"], marks[arm], figure)
+            cells += [f"{gain:+.3f}", f"{gain / error:.1f}" if error > 0 else "-", f"{low:+.3f} to {high:+.3f}"]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", "![curves](learning.png)", ""])
 

@@ -43,8 +43,8 @@ class Figures:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Marks:
-    """Of one answer; None without the labels."""
+class Marks:
+    """Of one answer; None without the labels. The figures are means of them."""
 
     what: float
     when: float | None
@@ -56,7 +56,11 @@ class _Marks:
 def measure(groups: Iterable[Group]) -> Figures:
     """The figures of answered questions, of which each group holds one; of several rollouts the first counts. Questions are
     held against their labels: `interval`, and `boxes` at some times, between which things move straight on."""
-    marks = [_marks(group) for group in groups]
+    return figures_of([mark(group) for group in groups])
+
+
+def figures_of(marks: Sequence[Marks]) -> Figures:
+    """Their means."""
     three = [_known_mean([getattr(m, name) for m in marks]) for name in ("what", "when", "where")]
     known = [value for value in three if value is not None]
     cap = 1 - 1 / (2 * max(1, len(marks)))
@@ -74,7 +78,8 @@ def measure(groups: Iterable[Group]) -> Figures:
     )
 
 
-def _marks(group: Group) -> _Marks:
+def mark(group: Group) -> Marks:
+    """The marks of a group's first rollout."""
     question, rollout = group.question, group.rollouts[0]
     claims, report = read_claims([dataclasses.replace(group, rollouts=(rollout,))])
     times = [round(time_s, 4) for time_s in claims.time_s.tolist()]
@@ -85,7 +90,7 @@ def _marks(group: Group) -> _Marks:
         when = mean([float(begin <= time_s < end) for time_s in times])
     if question.boxes:
         where = mean([label_iou(question, t, box, group.clip.frame_hw) for t, box in zip(times, hulls, strict=True)])
-    return _Marks(
+    return Marks(
         what=float(report.answers[0] == question.answer),
         when=when,
         where=where,

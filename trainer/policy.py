@@ -156,7 +156,10 @@ def _source(folder: str | os.PathLike[str]) -> str | os.PathLike[str]:
 def _taught_prompt(folder: str | os.PathLike[str]) -> PromptConfig:
     from transformers.utils.hub import cached_file
 
-    found = cached_file(os.fspath(folder), FILE, _raise_exceptions_for_missing_entries=False)
+    if Path(folder).is_dir():
+        found = str(Path(folder) / FILE) if (Path(folder) / FILE).exists() else None
+    else:
+        found = cached_file(os.fspath(folder), FILE, _raise_exceptions_for_missing_entries=False)
     return read_prompt(found) if found is not None else PromptConfig()
 
 

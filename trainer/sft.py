@@ -47,13 +47,13 @@ def read_examples(path: str | os.PathLike[str]) -> list[Example]:
     """
     path = Path(path)
     try:
-        begin = path.open(encoding="utf-8").read(1)
+        begin = path.open(encoding="utf-8-sig").read(1)
     except (OSError, ValueError) as error:
         raise DataError(f"{path}: {error}") from error
     if begin != "[":
         return read_json_lines(path, _example)
     try:
-        rows = json.loads(path.read_text(encoding="utf-8"))
+        rows = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON: {error}") from error
     examples = []
