@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 
+import torch
+
 from ser_fast.jsonl import read_questions
 from ser_fast.rewards import get_reward
 from trainer.frames import Frames
@@ -36,6 +38,7 @@ def preview(config: Grpo) -> str:
         for question in asked
     ]
     weights = sum(p.numel() * p.element_size() for p in policy.model.parameters())
+    moments = sum(p.numel() * 4 * (2 if p.dtype == torch.float32 else 3) for p in policy.model.parameters())
     rows = config.prompts_at_once * config.group_size
     cache = rows * (max(lengths) + config.max_new_tokens) * policy.cache_bytes()
     settings = json.dumps(dataclasses.asdict(config), default=str, indent=1)
@@ -43,8 +46,9 @@ def preview(config: Grpo) -> str:
         "questions": f"{len(questions)}, {config.num_prompts} a step, {config.group_size} completions each",
         "tokens of a prompt": f"{sum(lengths) / len(lengths):.0f} on average, {max(lengths)} at most, in the first step",
         "tokens of a step, at most": f"{sum(lengths) + config.num_prompts * config.group_size * config.max_new_tokens}",
-        "weights": f"{weights / GIB:.2f} GiB, and as much for gradients, twice as much for AdamW"
+        "weights": f"{weights / GIB:.2f} GiB, and as much for gradients"
         + (", and once more for the reference" if config.loss.kl else ""),
+        "AdamW": f"{moments / GIB:.2f} GiB: two moments, and a copy of weights that are not float32, in float32",
         "keys and values while writing": f"{cache / GIB:.2f} GiB, if all completions get as long as they may",
         "not counted": "activations, the referee, decoded frames",
     }
