@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,10 @@ from tests.support.referee import make_clip
 from trainer.evaluate import measure
 from trainer.policy import Policy
 from trainer.toy import POLICY
+from trainer.toy.boxes import in_pixels
 from trainer.toy.evaluate import answer, answer_blind, ask, constant_when
 from trainer.toy.files import write_split
+from trainer.toy.judgements import Judged, judge
 from trainer.toy.lessons import seen_clip
 from trainer.toy.measure_referee import jittered_claims, measure_referee, policy_claims
 from trainer.toy.world import Scene
@@ -73,6 +75,23 @@ def test_the_referee_knows_its_world(
     assert figures.relevance_accuracy >= 0.95 - chance
     assert figures.rank_correlation >= 0.7 - chance
     assert figures.level_mass >= 0.9
+
+
+@pytest.mark.parametrize("name", [*ORDINARY, "thing", "person", "123", "dog on a sofa"])
+def test_the_referee_sees_through_names_that_say_nothing(held_out: tuple[Path, list[Scene]], name: str) -> None:
+    """On the true box of the asked thing, where nothing but the name is wrong."""
+    judged = list(_true_boxes(*held_out, name))
+    scores = VLMReferee("toy").score([claim.request for claim in judged])
+    assert (scores.relevance < 0.5).float().mean() >= 0.95
+
+
+def _true_boxes(folder: Path, scenes: list[Scene], name: str) -> Iterator[Judged]:
+    for asked in ask(scenes)[:QUICK]:
+        clip = seen_clip(folder, asked.scene)
+        views = [(i, box) for i, t in enumerate(clip.times.tolist()) if (box := asked.thing.box(t)) is not None]
+        if views:
+            frame, box = views[len(views) // 2]
+            yield judge(asked.scene, clip, frame, in_pixels(box), name, asked.thing, asked.attribute)
 
 
 def test_the_policy_is_a_cold_start(held_out: tuple[Path, list[Scene]], record_property: Callable[[str, object], None]) -> None:
