@@ -52,8 +52,8 @@ def judge(scene: Scene, clip: Clip, frame: int, box: Box, name: str, asked: Thin
 
 def claims_on(scene: Scene, clip: Clip, rng: random.Random, num: int, *, wrong_words: float = 0.25) -> list[Judged]:
     """Claims about one question on one frame: right ones, shifted and scaled ones, of another thing, of a time without it; a
-    share of them, `wrong_words`, gets the colour or the shape wrong, more often the one that is the answer, and a tenth names
-    nothing."""
+    share of them, `wrong_words`, gets the colour or the shape wrong, more often the one that is the answer, a tenth names
+    nothing, and a fifth is a good box of the wrong thing."""
     asked, attribute = rng.choice(scene.things), rng.choice(("color", "shape"))
     frame = rng.randrange(len(clip.times))
     shown = [thing for thing in scene.things if thing.box(float(clip.times[frame])) is not None]
@@ -82,8 +82,11 @@ def _claim(
         name, place = junk_name(target, rng), jittered(base, rng.uniform(0.4, 1.0), rng)
     elif kind < wrong_words + 0.15:  # some thing, anywhere
         name, place = rng.choice(scene.things).name, anywhere(rng)
-    elif kind < wrong_words + 0.2:  # the asked thing, in the place of another or nowhere
-        name, place = asked.name, jittered(base, rng.uniform(0.4, 1.0), rng)
+    elif kind < wrong_words + 0.35:  # a thing in the place of another, or of none
+        named = asked if rng.random() < 0.6 else rng.choice(scene.things)
+        others = [thing.box(float(clip.times[frame])) for thing in shown if thing is not named]
+        taken = in_pixels(rng.choice(others)) if others else anywhere(rng)
+        name, place = named.name, jittered(taken, rng.uniform(0.4, 1.0), rng)
     else:  # the thing that is there, placed well or badly
         name, place = target.name, jittered(base, rng.random(), rng)
     return judge(scene, clip, frame, place, name, asked, attribute)
