@@ -55,7 +55,8 @@ class Marks:
 
 def measure(groups: Iterable[Group]) -> Figures:
     """The figures of answered questions, of which each group holds one; of several rollouts the first counts. Questions are
-    held against their labels: `interval`, and `boxes` at some times, between which things move straight on."""
+    held against their labels: `interval`, and `boxes` at some times, between which things move straight on. Of a response's
+    claims those count that can be read."""
     return figures_of([mark(group) for group in groups])
 
 

@@ -33,7 +33,7 @@ class SupervisedConfig:
     betas: tuple[float, float] = (0.9, 0.98)
     clip_norm: float = 1.0
     autocast: bool = False
-    """Matrix products in bfloat16; weights, sums and losses stay in float32."""
+    """Matrix products in bfloat16 where the machine has instructions for them; weights, sums and losses stay in float32."""
     save_every: int = 200
 
     def __post_init__(self) -> None:
@@ -68,13 +68,15 @@ def fit(
         for (optimizer, _), state in zip(optimizers, states["optimizers"], strict=True):
             optimizer.load_state_dict(state)
     metrics = Metrics(run, first_step=first)
+    device_type = next(model.parameters()).device.type
+    autocast = config.autocast and has_bfloat16(device_type)
     for step in range(first, config.num_steps):
         started = time.perf_counter()
         share = learning_rate_share(step, config)
         for optimizer, rate in optimizers:
             for group in optimizer.param_groups:
                 group["lr"] = share * rate
-        with torch.autocast(next(model.parameters()).device.type, torch.bfloat16, enabled=config.autocast):
+        with torch.autocast(device_type, torch.bfloat16, enabled=autocast):
             loss = loss_at(step)
         loss.backward()  # type: ignore[no-untyped-call]
         norm = clip_gradient(model, config.clip_norm)
@@ -91,6 +93,13 @@ def fit(
                 optimizers=[optimizer.state_dict() for optimizer, _ in optimizers],
             )
     model.eval()
+
+
+def has_bfloat16(device_type: str) -> bool:
+    """Whether matrix products in bfloat16 are computed, not emulated: emulated they take ten times as long as in float32."""
+    if device_type != "cpu":
+        return True
+    return any(torch.cpu.get_capabilities().get(name, False) for name in ("amx_bf16", "avx512_bf16", "bf16"))
 
 
 def learning_rate_share(step: int, config: SupervisedConfig) -> float:

@@ -19,7 +19,7 @@ from trainer.toy.evaluate import answer, answer_blind, ask, constant_when
 from trainer.toy.files import write_split
 from trainer.toy.judgements import Judged, judge
 from trainer.toy.lessons import seen_clip
-from trainer.toy.measure_referee import jittered_claims, measure_referee, policy_claims
+from trainer.toy.measure_referee import figures_of, jittered_claims, measure_referee, policy_claims, swapped_claims
 from trainer.toy.world import Scene
 
 QUICK, FULL = 64, 320
@@ -75,6 +75,22 @@ def test_the_referee_knows_its_world(
     assert figures.relevance_accuracy >= 0.95 - chance
     assert figures.rank_correlation >= 0.7 - chance
     assert figures.level_mass >= 0.9
+
+
+def test_the_referee_knows_a_thing_from_another(
+    held_out: tuple[Path, list[Scene]], record_property: Callable[[str, object], None]
+) -> None:
+    """One name on a good box of its thing and on one of another: a referee that looks at the box alone is at chance."""
+    folder, scenes = held_out
+    judged = swapped_claims(folder, scenes, 1000 if len(scenes) == FULL else 200, seed=0)
+    scores = VLMReferee("toy").score([claim.request for claim in judged])
+    figures = figures_of(scores, judged)
+    on_others = scores.localization[[claim.localization == 0 for claim in judged]]
+    taken_in = (on_others >= 0.5).float().mean().item()
+    record_property("auc", figures.auc)
+    record_property("boxes of another thing at 0.5 or more", taken_in)
+    assert figures.auc >= 0.9
+    assert taken_in <= 0.25
 
 
 @pytest.mark.parametrize("name", [*ORDINARY, "thing", "person", "123", "dog on a sofa"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ser_fast.assets import TOY_REFEREE
-from ser_fast.errors import InputError
+from ser_fast.errors import DecodeError, InputError
 from ser_fast.referee import VLMReferee
 from trainer.evaluate import measure
 from trainer.policy import Policy
@@ -29,12 +30,13 @@ from trainer.toy import POLICY
 from trainer.toy.chains import measure_chains
 from trainer.toy.evaluate import answer, answer_blind, ask, constant_when
 from trainer.toy.lessons import seen_clip
-from trainer.toy.measure_referee import figures_of, jittered_claims, policy_claims
+from trainer.toy.measure_referee import figures_of, jittered_claims, measure_referee, policy_claims, swapped_claims
 from trainer.toy.recipe import SEED, can_make_referee, make_policy, make_referee, write_data
 from trainer.toy.world import Scene
 
 NUM_CLAIMS = 2000
 """Half of them the policy's own, half jittered true boxes."""
+NUM_SWAPPED = 1000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -43,26 +45,30 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--work", type=Path, default=Path("build/toy"), help="folder for videos, runs and models")
     parser.add_argument("--only", choices=("policy", "referee", "shipped"), help="one model, or the figures of those shipped")
     args = parser.parse_args(argv)
+    try:
+        return _build(args.work, args.only)
+    except (InputError, DecodeError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _build(work: Path, only: str | None) -> int:
     begin = time.perf_counter()
-    train, held_out = write_data(args.work)
+    train, held_out = write_data(work)
     _tell(f"videos: {time.perf_counter() - begin:.0f} s")
-    if args.only in ("policy", "referee"):
+    if only in ("policy", "referee"):
         torch.set_num_threads(1)
-        make = make_policy if args.only == "policy" else make_referee
-        try:
-            with Progress(bars=False) as progress:
-                _tell(f"{args.only}: {make(args.work, train, on_step=progress)}")
-        except InputError as error:
-            print(error, file=sys.stderr)
-            return 2
+        make = make_policy if only == "policy" else make_referee
+        with Progress(bars=False) as progress:
+            _tell(f"{only}: {make(work, train, on_step=progress)}")
         return 0
     tables = {}
-    if args.only is None:
-        if not _train(args.work):
+    if only is None:
+        if not _train(work):
             return 1
         _tell(f"trained: {time.perf_counter() - begin:.0f} s")
-        tables["rebuilt"] = figures(args.work / "policy", args.work / "referee", args.work / "held-out", held_out)
-    tables["shipped"] = figures(POLICY, TOY_REFEREE, args.work / "held-out", held_out)
+        tables["rebuilt"] = figures(work / "policy", work / "referee", work / "held-out", held_out)
+    tables["shipped"] = figures(POLICY, TOY_REFEREE, work / "held-out", held_out)
     show(tables)
     _tell(f"all: {time.perf_counter() - begin:.0f} s")
     return 0
@@ -82,18 +88,20 @@ def _train(work: Path) -> bool:
     finally:
         for process in processes:
             process.kill()
+            process.wait()
 
 
 def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) -> dict[str, dict[str, Any]]:
     """The figures of both models on held-out clips. Beside them what keeps them honest: a policy that is shown the frames of
     another clip, the best constant time, and the referee on jittered true boxes alone, where places are as often right as
-    wrong."""
+    wrong, and on good boxes of the wrong thing."""
     loaded = Policy.load(policy)
     clips = [seen_clip(folder, scene) for scene in scenes]
     asked = ask(scenes)
     judged = policy_claims(loaded, folder, [*scenes] * 4, NUM_CLAIMS // 2, seed=SEED)
     judged += jittered_claims(folder, scenes, NUM_CLAIMS // 2, seed=SEED)
-    scores = VLMReferee(referee).score([j.request for j in judged])
+    judge = VLMReferee(referee)
+    scores = judge.score([j.request for j in judged])
     return {
         "policy": measure(answer(loaded, asked, clips)).to_json()
         | {"constant when": round(constant_when(asked), 4)}
@@ -101,6 +109,9 @@ def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) 
         "policy, frames of another clip": measure(answer_blind(loaded, asked, clips)).to_json(),
         "referee": figures_of(scores, judged).to_json(),
         "referee, jittered boxes": figures_of(scores, judged, slice(NUM_CLAIMS // 2, None)).to_json(),
+        "referee, boxes of another thing": measure_referee(
+            judge, swapped_claims(folder, scenes, NUM_SWAPPED, seed=SEED)
+        ).to_json(),
     }
 
 
@@ -121,4 +132,5 @@ def _tell(text: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no child outlives us
     sys.exit(main())

@@ -14,6 +14,7 @@ import numpy as np
 
 from ser_fast.errors import InputError
 from ser_fast.jsonl import write_json_lines
+from trainer.checks import check_counts
 from trainer.toy.tasks import question_about
 from trainer.toy.world import SECONDS, Scene, Thing, draw, make_scene
 
@@ -26,6 +27,7 @@ OPTIONS = {
 def write_split(folder: str | os.PathLike[str], *, split: str, seed: int, num_clips: int) -> list[Scene]:
     """Writes `num_clips` videos, `questions.jsonl` (the schema of all commands) and `scenes.jsonl` (box of each thing in every
     frame) into a folder. Videos that are there already, of the same scenes, are kept: an interrupted run goes on."""
+    check_counts(num_clips=num_clips)
     folder = Path(folder)
     if (folder / "questions.jsonl").exists() and not (folder / "scenes.jsonl").exists():
         raise InputError(f"{folder}: holds other questions than those of the toy world")

@@ -95,6 +95,39 @@ def _jittered(question: Asked, clip: Clip, wrong: str | None, rng: random.Random
     return [judge(question.scene, clip, frame, place, name, question.thing, question.attribute)]
 
 
+def swapped_claims(folder: Path, scenes: Sequence[Scene], num: int, *, seed: int) -> list[Judged]:
+    """`num` claims in pairs of one name in one frame: on a good box of the thing that it names, and on a good box of another
+    thing in view. Names are of the asked thing and of others by turns. Only who compares the name with the box can tell."""
+    rng = random.Random(seed)
+    judged: list[Judged] = []
+    asked = ask(scenes)
+    clip_of = functools.cache(lambda i: seen_clip(folder, asked[i].scene))
+    while len(judged) < num:
+        i = rng.randrange(len(asked))
+        judged += _swapped(asked[i], clip_of(i), len(judged) % 4 == 0, rng)
+    return judged[:num]
+
+
+def _swapped(question: Asked, clip: Clip, of_asked: bool, rng: random.Random) -> list[Judged]:
+    """One pair, about the asked thing or another; none where no frame shows two things."""
+    shown = [
+        (frame, {thing.name: box for thing in question.scene.things if (box := thing.box(time_s)) is not None})
+        for frame, time_s in enumerate(clip.times.tolist())
+    ]
+    pairs = [
+        (frame, name, other, boxes)
+        for frame, boxes in shown
+        for name in boxes
+        for other in boxes
+        if name != other and (name == question.thing.name) == of_asked
+    ]
+    if not pairs:
+        return []
+    frame, name, other, boxes = rng.choice(pairs)
+    places = [jittered(in_pixels(boxes[key]), rng.uniform(GOOD_IOU, 1.0), rng) for key in (name, other)]
+    return [judge(question.scene, clip, frame, place, name, question.thing, question.attribute) for place in places]
+
+
 def measure_referee(referee: VLMReferee, judged: Sequence[Judged]) -> RefereeFigures:
     """The figures of a referee on claims."""
     return figures_of(referee.score([j.request for j in judged]), judged)

@@ -14,6 +14,7 @@ from ser_fast.errors import InputError
 from ser_fast.referee import VLMReferee
 from trainer import checkpoint
 from trainer.policy import Policy, write_folder
+from trainer.run import open_run
 from trainer.supervised import SupervisedConfig, fit
 from trainer.toy.files import write_split
 from trainer.toy.judgements import Judgements
@@ -34,11 +35,15 @@ class Stage:
 
     name: str
     lessons: dict[str, Any]
-    """Arguments of `Lessons` or `Judgements`."""
+    """Arguments of `Looks`, `Lessons` or `Judgements`."""
     steps: SupervisedConfig
 
 
-SIGHT_STEPS = SupervisedConfig(num_steps=1200, learning_rate=2e-3, muon_learning_rate=4e-3, num_warmup_steps=50, autocast=True)
+SIGHT = Stage(
+    name="sight",
+    lessons={"num_clips": 24, "num_views": 2},
+    steps=SupervisedConfig(num_steps=1200, learning_rate=2e-3, muon_learning_rate=4e-3, num_warmup_steps=50, autocast=True),
+)
 _steps = functools.partial(SupervisedConfig, learning_rate=1e-3, muon_learning_rate=3e-3, num_warmup_steps=30, autocast=True)
 
 SEEING = Stage(
@@ -67,8 +72,25 @@ REFEREE_STAGES = (
         steps=_steps(num_steps=250, final_share=1.0),
     ),
     Stage(name="claims", lessons={"num_questions": 16, "num_claims": 2}, steps=_steps(num_steps=1000)),
+    Stage(
+        name="swaps",
+        lessons={"num_questions": 16, "num_claims": 2, "swapped": 0.3},
+        steps=_steps(num_steps=400, learning_rate=5e-4, muon_learning_rate=None),
+    ),
 )
-"""First which claims a question is about, then also how well they are placed."""
+"""First which claims a question is about, then also how well they are placed, then whether the thing in the box is the one
+named."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageRun:
+    """What a stage's folder was made from: it goes on under the same recipe only."""
+
+    run: Path
+    stage: Stage
+    seed: int
+    num_clips: int
+
 
 OnStep = Callable[[str, int, int, float], None]
 """Told the stage, the step, the number of steps and the loss."""
@@ -88,8 +110,10 @@ def make_sight(work: Path, scenes: list[Scene], *, on_step: OnStep) -> dict[str,
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(SEED)
         sight = Sight(referee.model.model.visual)
-    looks = Looks(sight, referee.prompts.spec, work / "train", scenes, seed=SEED, num_clips=24, num_views=2)
-    fit(sight, looks.loss_at, run=work / "sight", config=SIGHT_STEPS, on_step=_told(on_step, "sight", SIGHT_STEPS))
+    looks = Looks(sight, referee.prompts.spec, work / "train", scenes, seed=SEED, **SIGHT.lessons)
+    stage = StageRun(run=work / "sight", stage=SIGHT, seed=SEED, num_clips=len(scenes))
+    with open_run(stage) as run:
+        fit(sight, looks.loss_at, run=run, config=SIGHT.steps, on_step=_told(on_step, SIGHT.name, SIGHT.steps))
     return sight.tower.state_dict()
 
 
@@ -99,7 +123,7 @@ def make_policy(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     policy = Policy.load(start)
     policy.model.model.visual.load_state_dict(make_sight(work, scenes, on_step=on_step))
     teach = functools.partial(Lessons, policy, work / "train", scenes)
-    _school("policy", policy.model, POLICY_STAGES, teach, work=work, on_step=on_step)
+    _school("policy", policy.model, POLICY_STAGES, teach, work=work, num_clips=len(scenes), on_step=on_step)
     return write_folder(work / "policy", policy.model.to(torch.bfloat16), like=start)
 
 
@@ -123,20 +147,28 @@ def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     referee = VLMReferee(start)
     referee.model.load_state_dict(found[1]["model"])
     teach = functools.partial(Judgements, referee, work / "train", scenes)
-    _school("referee", referee.model, REFEREE_STAGES, teach, work=work, on_step=on_step)
+    _school("referee", referee.model, REFEREE_STAGES, teach, work=work, num_clips=len(scenes), on_step=on_step)
     return write_folder(work / "referee", referee.model.to(torch.bfloat16), like=start)
 
 
-def _school(name: str, model: Any, stages: Sequence[Stage], teach: Callable[..., Any], *, work: Path, on_step: OnStep) -> None:
+def _school(
+    name: str,
+    model: Any,
+    stages: Sequence[Stage],
+    teach: Callable[..., Any],
+    *,
+    work: Path,
+    num_clips: int,
+    on_step: OnStep,
+) -> None:
     """Takes a model through stages, a run each; `teach` makes the batches of a stage from its seed and its lessons."""
     for i, stage in enumerate(stages):
-        fit(
-            model,
-            teach(seed=SEED + i, **stage.lessons).loss_at,
-            run=work / f"{name}-{stage.name}",
-            config=stage.steps,
-            on_step=_told(on_step, f"{name} {stage.name}", stage.steps),
-        )
+        begun = StageRun(run=work / f"{name}-{stage.name}", stage=stage, seed=SEED + i, num_clips=num_clips)
+        with open_run(begun) as run:
+            batches = teach(seed=begun.seed, **stage.lessons)
+            fit(
+                model, batches.loss_at, run=run, config=stage.steps, on_step=_told(on_step, f"{name} {stage.name}", stage.steps)
+            )
 
 
 def _told(on_step: OnStep, name: str, config: SupervisedConfig) -> Callable[[int, float], None]:
