@@ -31,7 +31,7 @@ lint: venv
 format: venv
 	$(BIN)/ruff check --fix . ; $(BIN)/ruff format . ; $(BIN)/clang-format -i $(filter %.h %.cpp,$(NATIVE))
 
-# Both models of the toy world from nothing, within an hour on two cores; goes on where it was stopped.
+# Both models of the toy world from nothing, in an hour or so on two cores with bfloat16 instructions; goes on where it was stopped.
 toy-models: venv
 	$(BIN)/python -m trainer.toy.build
 
