@@ -258,4 +258,4 @@ def _boxes(row: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
         _numbers(item, "box", length=4)
         if item.get("box") is None or not isinstance(item.get("name", ""), str):
             raise ValueError(f"boxes: expected objects with a number time_s, a box and perhaps a name, got {item!r}")
-    return tuple(value)
+    return tuple({key: item[key] for key in ("time_s", "box", "name") if key in item} for item in value)

@@ -28,6 +28,8 @@ def test_all_fields_of_a_question() -> None:
     question = question_from_json(QUESTION | labels | {"other": "ignored"})
     assert (question.id, question.media, question.task) == ("q", "v.mp4", Task.MCQ)
     assert (question.options, question.start, question.end) == (("a", "b"), 1.0, 2.5)
+    noted = {"boxes": [{"time_s": 1.5, "box": [0, 0, 0.5, 1], "name": "cat", "score": float("nan")}]}
+    assert question_from_json(QUESTION | labels | noted).boxes == question.boxes, "what others note is not carried on"
     assert (question.key_times, question.interval, question.boxes) == ((1.5,), (1.0, 2.0), tuple(labels["boxes"]))  # type: ignore[arg-type]
 
 

@@ -38,9 +38,31 @@ def latest(run: Path) -> tuple[int, dict[str, Any]] | None:
         return None
     try:
         states = torch.load(found[-1] / "state.pt", weights_only=True)
-    except (RuntimeError, EOFError, UnpicklingError) as error:
-        raise InputError(f"{found[-1] / 'state.pt'}: cannot be read: {error}") from error
+    except (RuntimeError, EOFError, UnpicklingError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{found[-1] / 'state.pt'}: cannot be read: {type(error).__name__}: {error}") from error
+    if not isinstance(states, dict):
+        raise InputError(f"{found[-1] / 'state.pt'}: expected states by name, got {type(states).__name__}")
     return int(_step(found[-1])), states
+
+
+def resume(run: Path, **parts: Any) -> int:
+    """Puts the states of the last checkpoint back into the parts that `save` was given the states of, by the same names.
+    Returns its step, 0 where there is none.
+
+    Raises:
+        InputError: the state cannot be read, or is of something else.
+    """
+    if (found := latest(run)) is None:
+        return 0
+    step, states = found
+    try:
+        for name, part in parts.items():
+            part.load_state_dict(states[name])
+    except (RuntimeError, LookupError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"{run / NAME.format(step) / 'state.pt'}: not of this model and optimizer: {type(error).__name__}: {error}"
+        ) from error
+    return step
 
 
 def _all(run: Path) -> list[Path]:

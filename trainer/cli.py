@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs a preset; returns the exit code: 0, or 2 for input that cannot be used, with one line on standard error."""
+    """Runs a preset; returns the exit code: 0, or with one line on standard error 2 for input that cannot be used and 130
+    for an interrupt."""
     try:
         config = _parse(argv)
         if isinstance(config, Toy):
@@ -34,6 +35,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _fail(str(error))
     except OSError as error:
         return _fail(f"{error.filename or 'output'}: {error.strerror or error}")
+    except KeyboardInterrupt:
+        print("ser-train: interrupted", file=sys.stderr)
+        return 130
     return 0
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ser_fast.errors import InputError
 from ser_fast.packing import Segment, pack_rows
 from ser_fast.referee.views import view_pixels
 from trainer.prompt import ClipPrompt, PolicyPrompts
@@ -124,6 +125,8 @@ class Decoder:
 
     def _choose(self, logprobs: torch.Tensor, generator: torch.Generator | None) -> torch.Tensor:
         """int64[R]: the next id of each row; the likeliest without a generator."""
+        if logprobs.isnan().any():
+            raise InputError("model: its log-probs are not numbers (any more); a smaller learning_rate may help")
         allowed = logprobs.masked_fill(self.silent, -torch.inf)
         if generator is None:
             return allowed.argmax(-1)

@@ -33,13 +33,14 @@ class Frames:
             self._num_bytes -= self._kept.pop(next(iter(self._kept))).frames.nbytes
         return clip
 
-    def readable(self, questions: Sequence[Question]) -> tuple[list[tuple[Question, Clip]], list[DecodeError]]:
-        """The questions whose media can be read, with their frames; and why the others cannot. Raises InputError as `of`."""
-        pairs, errors = [], []
+    def readable(self, questions: Sequence[Question]) -> tuple[list[tuple[Question, Clip]], list[DecodeError | InputError]]:
+        """The questions whose media can be read, with their frames; and why the others cannot."""
+        pairs: list[tuple[Question, Clip]] = []
+        errors: list[DecodeError | InputError] = []
         for question in questions:
             try:
                 pairs.append((question, self.of(question)))
-            except DecodeError as error:
+            except (DecodeError, InputError) as error:
                 errors.append(error)
         return pairs, errors
 

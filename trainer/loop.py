@@ -66,22 +66,17 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
     reference = Policy.load(config.model, device=config.device, prompt=config.prompt) if config.loss.kl else None
     referee = referee or VLMReferee(config.referee, device=config.device)
     frames_of = functools.partial(Frames, fps=config.fps, max_frames=config.max_frames)
-    frames, held_out_frames = frames_of(config.videos), frames_of(config.held_out_videos or config.videos)
+    shown_videos = (config.held_out_videos if held_out else None) or config.videos
+    frames, held_out_frames = frames_of(config.videos), frames_of(shown_videos)
     with (
         open_run(config, may_differ=("num_steps",)) as folder,
         stop_on_sigterm() as stop,
         Progress() as progress,
     ):
         optimizer = MasterAdamW(policy.model.parameters(), learning_rate=config.learning_rate)
-        first = 0
-        if (found := checkpoint.latest(folder)) is not None:
-            first, states = found
-            if first > config.num_steps:
-                raise InputError(
-                    f"num_steps: the run has come to step {first} already, expected as many, got {config.num_steps}"
-                )
-            policy.model.load_state_dict(states["model"])
-            optimizer.load_state_dict(states["optimizer"])
+        first = checkpoint.resume(folder, model=policy.model, optimizer=optimizer)
+        if first > config.num_steps:
+            raise InputError(f"num_steps: the run has come to step {first} already, expected as many, got {config.num_steps}")
         metrics, evaluations = Metrics(folder, first_step=first), Metrics(folder, first_step=first, name="evaluations.jsonl")
         board = Board(folder, first_step=first)
         order = Order(len(questions), config.num_prompts, config.seed)
@@ -150,7 +145,7 @@ def train(config: Grpo, *, referee: Referee | None = None) -> Path:
             shown = list(answers(policy, held_out[:NUM_SHOWN], held_out_frames, config))
             write_rollouts(folder, "held_out", score(shown, referee, reward))
         model = write_folder(folder / "model", policy.model, like=policy.name, prompt=policy.prompts.config)
-        write_report(folder, config.held_out_videos or config.videos)
+        write_report(folder, shown_videos)
         return model
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ser_fast.errors import InputError
 from ser_fast.jsonl import write_text
 
 
@@ -16,7 +17,8 @@ class Metrics:
     def __init__(self, run: Path, *, first_step: int, name: str = "metrics.jsonl") -> None:
         run.mkdir(parents=True, exist_ok=True)
         self._path = run / name
-        kept = [line for line in _whole_lines(self._path) if json.loads(line)["step"] < first_step]
+        lines = zip(_whole_lines(self._path), read_rows(self._path), strict=True)
+        kept = [line for line, row in lines if row.get("step", first_step) < first_step]
         write_text(self._path, "".join(f"{line}\n" for line in kept))
         self._file = self._path.open("a", encoding="utf-8")
 
@@ -31,8 +33,21 @@ class Metrics:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """What a run has written into a file of figures; none where there is no such file."""
-    return [json.loads(line) for line in _whole_lines(path)]
+    """What a run has written into a file of figures; none where there is no such file.
+
+    Raises:
+        InputError: a line is not a JSON object.
+    """
+    rows = []
+    for number, line in enumerate(_whole_lines(path), 1):
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise InputError(f"{path}:{number}: not JSON: {error}") from error
+        if not isinstance(row, dict):
+            raise InputError(f"{path}:{number}: expected a JSON object, got {line[:40]!r}")
+        rows.append(row)
+    return rows
 
 
 def _whole_lines(path: Path) -> list[str]:

@@ -46,8 +46,8 @@ class Grpo:
     model: str
     """Folder or hub name of the policy: Qwen2-VL, Qwen2.5-VL, Qwen3-VL."""
     data: Path
-    """Question lines. Those whose video cannot be read are left out of their step, and counted as unreadable; a step of which
-    none can be read ends the run."""
+    """Question lines. Those whose video, or window of it, cannot be read are left out of their step, and counted as unreadable;
+    a step of which none can be read ends the run."""
     videos: Path
     """Folder that the names in the data are below."""
     referee: str
@@ -105,7 +105,7 @@ class Grpo:
         if not self.temperature >= 0.01:
             raise InputError(f"temperature: expected a number >= 0.01, got {self.temperature}")
         check_positive(temperature=self.temperature, clip_norm=self.clip_norm, fps=self.fps)
-        check_positive(or_zero=True, learning_rate=self.learning_rate)
+        check_positive(or_zero=True, learning_rate=self.learning_rate, num_warmup_steps=self.num_warmup_steps)
 
 
 WORLD = Path("build/toy-world")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -53,11 +53,14 @@ def roll_out(
         prompts, num=num, max_new_tokens=max_new_tokens, temperature=temperature, seed=seed, batch_size=batch_size
     )
     groups = []
-    asked = Counter[str]()
+    names, asked = {question.id for question in questions}, set[str]()
     for g, (question, clip, prompt) in enumerate(zip(questions, clips, prompts, strict=True)):
         written = tuple(completions[g * num : (g + 1) * num])
-        name = f"{question.id}~{asked[question.id]}" if asked[question.id] else question.id
-        asked[question.id] += 1
+        name = question.id
+        if name in asked:
+            name = next(again for i in itertools.count(1) if (again := f"{question.id}~{i}") not in names)
+        names.add(name)
+        asked.add(name)
         rollouts = tuple(
             Rollout(
                 question=dataclasses.replace(question, id=f"{name}#{i}"),

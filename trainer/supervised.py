@@ -61,12 +61,8 @@ def fit(
     """
     model.train()
     optimizers = _optimizers(model, config)
-    first = 0
-    if (found := checkpoint.latest(run)) is not None:
-        first, states = found
-        model.load_state_dict(states["model"])
-        for (optimizer, _), state in zip(optimizers, states["optimizers"], strict=True):
-            optimizer.load_state_dict(state)
+    parts = {"model": model} | {f"optimizer_{i}": optimizer for i, (optimizer, _) in enumerate(optimizers)}
+    first = checkpoint.resume(run, **parts)
     metrics = Metrics(run, first_step=first)
     device_type = next(model.parameters()).device.type
     autocast = config.autocast and has_bfloat16(device_type)
@@ -86,12 +82,7 @@ def fit(
         metrics.write(step, loss=loss.item(), gradient_norm=norm, seconds=round(time.perf_counter() - started, 3))
         on_step(step, loss.item())
         if (step + 1) % config.save_every == 0 or step + 1 == config.num_steps:
-            checkpoint.save(
-                run,
-                step + 1,
-                model=model.state_dict(),
-                optimizers=[optimizer.state_dict() for optimizer, _ in optimizers],
-            )
+            checkpoint.save(run, step + 1, **{name: part.state_dict() for name, part in parts.items()})
     model.eval()
 
 

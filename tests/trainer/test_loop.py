@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -270,6 +271,7 @@ def test_bad_input_ends_with_one_line(world: Path, tmp_path: Path, capsys: pytes
         (["toy", "--temperature", "0"], "temperature: expected a number >= 0.01, got 0.0"),
         (["toy", "--seed", "1000000000000000"], "seed: expected a whole number in [0, 1000000000), got 1000000000000000"),
         (["toy", "--group-size", "1"], "group_size: expected at least 2, to compare within a group, got 1"),
+        (["toy", "--num-warmup-steps", "-5"], "num_warmup_steps: expected a number >= 0, got -5"),
         (["toy", "--group-size", "0"], "group_size: expected a whole number > 0, got 0"),
         ([], "Expected one of {toy, grpo, sft, sft-toy}."),
     ):
@@ -295,6 +297,39 @@ def test_a_video_that_cannot_be_read_is_counted_and_left_out(world: Path, tmp_pa
     (broken / names[0]).write_bytes(b"not a video either")
     with pytest.raises(InputError, match=r"^nothing could be scored since step 0: .*mp4: open: "):
         train(_config(world, tmp_path / "none", videos=broken, num_steps=1))
+
+
+def test_a_window_beyond_the_video_is_counted_and_left_out(world: Path, tmp_path: Path) -> None:
+    lines = [json.loads(line) for line in (world / "questions.jsonl").read_text().splitlines()[:2]]
+    lines[0] |= {"start": 50.0, "end": 60.0, "interval": None, "boxes": None}
+    data = tmp_path / "questions.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    train(_config(world, tmp_path / "run", data=data, num_prompts=2, num_steps=1))
+    (row,) = _rows(tmp_path / "run")
+    assert row["unreadable"] == 1
+    assert len(read_rollouts(tmp_path / "run" / "rollouts" / "step_0.jsonl")) == 4
+
+
+def test_a_learning_rate_beyond_all_measure_is_named(world: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a smaller learning_rate may help|a smaller one may help"):
+        train(_config(world, tmp_path / "run", learning_rate=1e30, num_steps=3))
+
+
+def test_videos_of_held_out_questions_do_not_matter_without_them(world: Path, tmp_path: Path) -> None:
+    train(_config(world, tmp_path / "run", held_out_videos=tmp_path / "nowhere", num_steps=1))
+    assert "No such file" not in (tmp_path / "run" / "report" / "index.html").read_text()
+
+
+def test_an_interrupt_ends_with_one_line(
+    world: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(config: Grpo) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(loop, "train", interrupted)
+    settings = {"model": POLICY, "data": world / "questions.jsonl", "videos": world, "referee": "toy", "run": tmp_path / "run"}
+    assert main(["grpo", *(text for key, value in settings.items() for text in (f"--{key}", str(value)))]) == 130
+    assert capsys.readouterr().err == "ser-train: interrupted\n"
 
 
 def test_a_step_without_a_readable_video_is_passed_over(world: Path, tmp_path: Path) -> None:
@@ -408,10 +443,12 @@ def test_another_run_is_not_mixed_in(world: Path, tmp_path: Path) -> None:
 def test_a_question_asked_twice_in_a_step_makes_two_groups(world: Path, tmp_path: Path) -> None:
     data = tmp_path / "questions.jsonl"
     data.write_text("".join((world / "questions.jsonl").read_text().splitlines(keepends=True)[:2]))
-    train(_config(world, tmp_path / "run", data=data, num_steps=1))
+    first, second = (json.loads(line) for line in data.read_text().splitlines())
+    data.write_text("".join(json.dumps(line) + "\n" for line in (first | {"id": "a"}, second | {"id": "a~1"})))
+    train(_config(world, tmp_path / "run", data=data, num_prompts=4, num_steps=1))
     rollouts = read_rollouts(tmp_path / "run" / "rollouts" / "step_0.jsonl")
-    assert len({rollout.id for rollout in rollouts}) == 12
-    assert len({rollout.group for rollout in rollouts}) == 3
+    assert len({rollout.id for rollout in rollouts}) == 16
+    assert {rollout.group for rollout in rollouts} == {"a", "a~1", "a~2", "a~1~1"}
     data.write_text(data.read_text() * 2)
     for changes in ({"data": data}, {"held_out": data}):
         with pytest.raises(InputError, match=rf"{next(iter(changes))}: two questions have the id "):
@@ -429,6 +466,24 @@ def test_what_is_broken_in_a_run_is_named(world: Path, tmp_path: Path) -> None:
     state.write_bytes(state.read_bytes()[:1000])
     with pytest.raises(InputError, match=r"state\.pt: cannot be read"):
         train(_config(world, run, num_steps=1))
+    for junk in (b"", b"hello world\n" * 50):
+        state.write_bytes(junk)
+        with pytest.raises(InputError, match=r"state\.pt: cannot be read: \w+Error"):
+            train(_config(world, run, num_steps=1))
+    for states, message in (
+        ([1, 2], r"expected states by name, got list"),
+        ({"step": 1}, r"not of this model and optimizer: KeyError: 'model'"),
+        ({"model": {"w": torch.ones(2)}, "optimizer": {}}, r"not of this model and optimizer: RuntimeError"),
+    ):
+        torch.save(states, state)
+        with pytest.raises(InputError, match=rf"state\.pt: {message}"):
+            train(_config(world, run, num_steps=1))
+    shutil.rmtree(state.parent)
+    lines = (run / "metrics.jsonl").read_text()
+    for junk_line, message in (("junk\n", "not JSON"), ("[1]\n", r"expected a JSON object, got '\[1\]'")):
+        (run / "metrics.jsonl").write_text(lines + junk_line)
+        with pytest.raises(InputError, match=rf"metrics\.jsonl:2: {message}"):
+            train(_config(world, run, num_steps=1))
     (run / "run.json").write_text("{")
     with pytest.raises(InputError, match=r"run\.json: not what a run writes"):
         train(_config(world, run, num_steps=1))
