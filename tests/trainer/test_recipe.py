@@ -59,7 +59,7 @@ def test_all_stages_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.
     policy = recipe.make_policy(tmp_path, scenes, on_step=on_step)
     assert recipe.can_make_referee(tmp_path)
     referee = recipe.make_referee(tmp_path, scenes, on_step=on_step)
-    stages = ("sight", "policy few-frames", "policy exact", "policy loose", "referee words", "referee claims", "referee swaps")
+    stages = ("sight", "policy few-frames", "policy exact", "policy loose", "referee words", "referee claims")
     assert told == [(stage, step) for stage in stages for step in (0, 1)]
     Policy.load(policy)
     VLMReferee(referee)

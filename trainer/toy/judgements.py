@@ -50,16 +50,14 @@ def judge(scene: Scene, clip: Clip, frame: int, box: Box, name: str, asked: Thin
     )
 
 
-def claims_on(
-    scene: Scene, clip: Clip, rng: random.Random, num: int, *, wrong_words: float = 0.25, swapped: float = 0.05
-) -> list[Judged]:
+def claims_on(scene: Scene, clip: Clip, rng: random.Random, num: int, *, wrong_words: float = 0.25) -> list[Judged]:
     """Claims about one question on one frame: right ones, shifted and scaled ones, of another thing, of a time without it; a
-    share of them, `wrong_words`, gets the colour or the shape wrong, more often the one that is the answer; a share,
-    `swapped`, has the box of another thing than it names; a tenth names nothing."""
+    share of them, `wrong_words`, gets the colour or the shape wrong, more often the one that is the answer, and a tenth names
+    nothing."""
     asked, attribute = rng.choice(scene.things), rng.choice(("color", "shape"))
     frame = rng.randrange(len(clip.times))
     shown = [thing for thing in scene.things if thing.box(float(clip.times[frame])) is not None]
-    return [_claim(scene, clip, frame, shown, asked, attribute, wrong_words, swapped, rng) for _ in range(num)]
+    return [_claim(scene, clip, frame, shown, asked, attribute, wrong_words, rng) for _ in range(num)]
 
 
 def _claim(
@@ -70,7 +68,6 @@ def _claim(
     asked: Thing,
     attribute: str,
     wrong_words: float,
-    swapped: float,
     rng: random.Random,
 ) -> Judged:
     kind = rng.random()
@@ -85,12 +82,8 @@ def _claim(
         name, place = junk_name(target, rng), jittered(base, rng.uniform(0.4, 1.0), rng)
     elif kind < wrong_words + 0.15:  # some thing, anywhere
         name, place = rng.choice(scene.things).name, anywhere(rng)
-    elif kind < wrong_words + 0.15 + swapped:  # a thing in the place of another, or of none
-        named = asked if rng.random() < 0.6 else rng.choice(scene.things)
-        time_s = float(clip.times[frame])
-        others = [in_pixels(box) for thing in shown if thing is not named and (box := thing.box(time_s)) is not None]
-        taken = rng.choice(others) if others else anywhere(rng)
-        name, place = named.name, jittered(taken, rng.uniform(0.4, 1.0), rng)
+    elif kind < wrong_words + 0.2:  # the asked thing, in the place of another or nowhere
+        name, place = asked.name, jittered(base, rng.uniform(0.4, 1.0), rng)
     else:  # the thing that is there, placed well or badly
         name, place = target.name, jittered(base, rng.random(), rng)
     return judge(scene, clip, frame, place, name, asked, attribute)
@@ -110,7 +103,6 @@ class Judgements:
         num_questions: int,
         num_claims: int,
         wrong_words: float = 0.25,
-        swapped: float = 0.05,
         blind: bool = False,
     ) -> None:
         """Args:
@@ -121,12 +113,11 @@ class Judgements:
         num_questions: of a batch, each on a frame. To compare words is learnt from many questions, not from many claims.
         num_claims: on each frame.
         wrong_words: share of the claims with a wrong colour or shape in their name.
-        swapped: share of the claims with the box of another thing than they name.
         blind: teaches relevance only, with the smallest images: what can be told from the words.
         """
         self._referee, self._scenes, self._seed = referee, scenes, seed
         self._num_questions, self._num_claims, self._num_axes = num_questions, num_claims, 1 if blind else 2
-        self._shares = {"wrong_words": wrong_words, "swapped": swapped}
+        self._wrong_words = wrong_words
         self._clip: Callable[[int], Clip] = functools.cache(lambda i: seen_clip(folder, scenes[i]))
         self._prompts = referee.prompts
         if blind:
@@ -140,7 +131,7 @@ class Judgements:
         judged: list[Judged] = []
         for _ in range(self._num_questions):
             i = rng.randrange(len(self._scenes))
-            judged += claims_on(self._scenes[i], self._clip(i), rng, self._num_claims, **self._shares)
+            judged += claims_on(self._scenes[i], self._clip(i), rng, self._num_claims, wrong_words=self._wrong_words)
         trees = self._prompts.trees([j.request for j in judged])
         order = [i for tree in trees for i in tree.requests]
         truth = torch.tensor([[judged[i].relevance, judged[i].localization] for i in order], device=self._referee.device)

@@ -72,14 +72,8 @@ REFEREE_STAGES = (
         steps=_steps(num_steps=250, final_share=1.0),
     ),
     Stage(name="claims", lessons={"num_questions": 16, "num_claims": 2}, steps=_steps(num_steps=1000)),
-    Stage(
-        name="swaps",
-        lessons={"num_questions": 16, "num_claims": 2, "swapped": 0.3},
-        steps=_steps(num_steps=400, learning_rate=5e-4, muon_learning_rate=None),
-    ),
 )
-"""First which claims a question is about, then also how well they are placed, then whether the thing in the box is the one
-named."""
+"""First which claims a question is about, then also how well they are placed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
