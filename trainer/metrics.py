@@ -17,9 +17,8 @@ class Metrics:
     def __init__(self, run: Path, *, first_step: int, name: str = "metrics.jsonl") -> None:
         run.mkdir(parents=True, exist_ok=True)
         self._path = run / name
-        lines = zip(_whole_lines(self._path), read_rows(self._path), strict=True)
-        kept = [line for line, row in lines if row.get("step", first_step) < first_step]
-        write_text(self._path, "".join(f"{line}\n" for line in kept))
+        kept = [row for row in read_rows(self._path) if row.get("step", first_step) < first_step]
+        write_text(self._path, "".join(f"{json.dumps(row)}\n" for row in kept))
         self._file = self._path.open("a", encoding="utf-8")
 
     def write(self, step: int, **figures: Any) -> None:

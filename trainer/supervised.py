@@ -87,7 +87,7 @@ def fit(
 
 
 def has_bfloat16(device_type: str) -> bool:
-    """Whether matrix products in bfloat16 are computed, not emulated: emulated they take ten times as long as in float32."""
+    """Whether matrix products in bfloat16 are computed, not emulated: emulated they are slower than in float32."""
     if device_type != "cpu":
         return True
     return any(torch.cpu.get_capabilities().get(name, False) for name in ("amx_bf16", "avx512_bf16", "bf16"))

@@ -19,7 +19,7 @@ from trainer.toy.build import main
 from trainer.toy.files import write_split
 
 STOPPED = """
-import runpy, subprocess, sys, time
+import runpy, subprocess, sys
 from trainer.toy import recipe
 
 class Popen(subprocess.Popen):

@@ -26,6 +26,7 @@ from ser_fast.referee import VLMReferee
 from trainer.evaluate import measure
 from trainer.policy import Policy
 from trainer.progress import Progress
+from trainer.run import stop_on_sigterm
 from trainer.toy import POLICY
 from trainer.toy.chains import measure_chains
 from trainer.toy.evaluate import answer, answer_blind, ask, constant_when
@@ -75,20 +76,29 @@ def _build(work: Path, only: str | None) -> int:
 
 
 def _train(work: Path) -> bool:
-    """Makes the policy, and the referee beside it as soon as that can begin; False if either fails."""
+    """Makes the policy, and the referee beside it as soon as that can begin; False if either fails. No child outlives it: at
+    SIGTERM they are ended first."""
     command = [sys.executable, "-m", "trainer.toy.build", "--work", str(work), "--only"]
-    processes = [subprocess.Popen([*command, "policy"])]
-    try:
-        while not can_make_referee(work) and processes[0].poll() is None:
-            time.sleep(1.0)
-        processes.append(subprocess.Popen([*command, "referee"]))
-        while None in (codes := [process.poll() for process in processes]) and not any(codes):
-            time.sleep(1.0)
-        return codes == [0, 0]
-    finally:
-        for process in processes:
-            process.kill()
-            process.wait()
+    with stop_on_sigterm() as stop:
+        processes = [subprocess.Popen([*command, "policy"])]
+        try:
+            while not stop.asked and not can_make_referee(work) and processes[0].poll() is None:
+                time.sleep(1.0)
+            if not stop.asked:
+                processes.append(subprocess.Popen([*command, "referee"]))
+            while not stop.asked and None in [process.poll() for process in processes] and not _failed(processes):
+                time.sleep(1.0)
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+    if stop.asked:
+        sys.exit(128 + signal.SIGTERM)
+    return not _failed(processes)
+
+
+def _failed(processes: Sequence[subprocess.Popen[bytes]]) -> bool:
+    return any(process.returncode for process in processes)
 
 
 def figures(policy: Path, referee: Path, folder: Path, scenes: Sequence[Scene]) -> dict[str, dict[str, Any]]:
@@ -132,5 +142,4 @@ def _tell(text: str) -> None:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that no child outlives us
     sys.exit(main())

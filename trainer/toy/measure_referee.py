@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -64,14 +64,30 @@ def policy_claims(policy: Policy, folder: Path, scenes: Sequence[Scene], num: in
 def jittered_claims(folder: Path, scenes: Sequence[Scene], num: int, *, seed: int) -> list[Judged]:
     """`num` claims whose box has an IoU uniform in [0, 1] with a thing in view. Every other one has a wrong name: by turns
     that of another thing, which is there, the asked thing's with another colour or shape, and one that names nothing."""
+
+    def draw(question: Asked, clip: Clip, so_far: int, rng: random.Random) -> list[Judged]:
+        return _jittered(question, clip, (None, "thing", None, "word", None, "junk")[so_far % 6], rng)
+
+    return _drawn(folder, scenes, num, draw, seed=seed)
+
+
+def _drawn(
+    folder: Path,
+    scenes: Sequence[Scene],
+    num: int,
+    draw: Callable[[Asked, Clip, int, random.Random], list[Judged]],
+    *,
+    seed: int,
+) -> list[Judged]:
+    """`num` claims of `draw`, which is given a question at random, its clip, and how many claims there are so far."""
     rng = random.Random(seed)
     judged: list[Judged] = []
     asked = ask(scenes)
     clip_of = functools.cache(lambda i: seen_clip(folder, asked[i].scene))
     while len(judged) < num:
         i = rng.randrange(len(asked))
-        judged += _jittered(asked[i], clip_of(i), (None, "thing", None, "word", None, "junk")[len(judged) % 6], rng)
-    return judged
+        judged += draw(asked[i], clip_of(i), len(judged), rng)
+    return judged[:num]
 
 
 def _jittered(question: Asked, clip: Clip, wrong: str | None, rng: random.Random) -> list[Judged]:
@@ -98,14 +114,11 @@ def _jittered(question: Asked, clip: Clip, wrong: str | None, rng: random.Random
 def swapped_claims(folder: Path, scenes: Sequence[Scene], num: int, *, seed: int) -> list[Judged]:
     """`num` claims in pairs of one name in one frame: on a good box of the thing that it names, and on a good box of another
     thing in view. Names are of the asked thing and of others by turns. Only who compares the name with the box can tell."""
-    rng = random.Random(seed)
-    judged: list[Judged] = []
-    asked = ask(scenes)
-    clip_of = functools.cache(lambda i: seen_clip(folder, asked[i].scene))
-    while len(judged) < num:
-        i = rng.randrange(len(asked))
-        judged += _swapped(asked[i], clip_of(i), len(judged) % 4 == 0, rng)
-    return judged[:num]
+
+    def draw(question: Asked, clip: Clip, so_far: int, rng: random.Random) -> list[Judged]:
+        return _swapped(question, clip, so_far % 4 == 0, rng)
+
+    return _drawn(folder, scenes, num, draw, seed=seed)
 
 
 def _swapped(question: Asked, clip: Clip, of_asked: bool, rng: random.Random) -> list[Judged]:

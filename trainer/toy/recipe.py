@@ -105,9 +105,8 @@ def make_sight(work: Path, scenes: list[Scene], *, on_step: OnStep) -> dict[str,
         torch.manual_seed(SEED)
         sight = Sight(referee.model.model.visual)
     looks = Looks(sight, referee.prompts.spec, work / "train", scenes, seed=SEED, **SIGHT.lessons)
-    stage = StageRun(run=work / "sight", stage=SIGHT, seed=SEED, num_clips=len(scenes))
-    with open_run(stage) as run:
-        fit(sight, looks.loss_at, run=run, config=SIGHT.steps, on_step=_told(on_step, SIGHT.name, SIGHT.steps))
+    begun = StageRun(run=work / SIGHT.name, stage=SIGHT, seed=SEED, num_clips=len(scenes))
+    _take(begun, sight, looks.loss_at, name=SIGHT.name, on_step=on_step)
     return sight.tower.state_dict()
 
 
@@ -134,12 +133,11 @@ def make_referee(work: Path, scenes: list[Scene], *, on_step: OnStep) -> Path:
     Raises:
         InputError: the policy is not there yet.
     """
-    found = checkpoint.latest(work / f"policy-{SEEING.name}")
-    if found is None or found[0] < SEEING.steps.num_steps:
+    if not can_make_referee(work):
         raise InputError(f"{work}: the referee goes on from a stage of the policy, {SEEING.name}, which is not there yet")
     start = new_referee(work / "referee-start", seed=SEED + 1)
     referee = VLMReferee(start)
-    referee.model.load_state_dict(found[1]["model"])
+    checkpoint.resume(work / f"policy-{SEEING.name}", model=referee.model)
     teach = functools.partial(Judgements, referee, work / "train", scenes)
     _school("referee", referee.model, REFEREE_STAGES, teach, work=work, num_clips=len(scenes), on_step=on_step)
     return write_folder(work / "referee", referee.model.to(torch.bfloat16), like=start)
@@ -158,12 +156,12 @@ def _school(
     """Takes a model through stages, a run each; `teach` makes the batches of a stage from its seed and its lessons."""
     for i, stage in enumerate(stages):
         begun = StageRun(run=work / f"{name}-{stage.name}", stage=stage, seed=SEED + i, num_clips=num_clips)
-        with open_run(begun) as run:
-            batches = teach(seed=begun.seed, **stage.lessons)
-            fit(
-                model, batches.loss_at, run=run, config=stage.steps, on_step=_told(on_step, f"{name} {stage.name}", stage.steps)
-            )
+        batches = teach(seed=begun.seed, **stage.lessons)
+        _take(begun, model, batches.loss_at, name=f"{name} {stage.name}", on_step=on_step)
 
 
-def _told(on_step: OnStep, name: str, config: SupervisedConfig) -> Callable[[int, float], None]:
-    return lambda step, loss: on_step(name, step, config.num_steps, loss)
+def _take(begun: StageRun, model: Any, loss_at: Callable[[int], torch.Tensor], *, name: str, on_step: OnStep) -> None:
+    """Takes a model through a stage, from where that was left; `name` is what it is told as."""
+    steps = begun.stage.steps
+    with open_run(begun) as run:
+        fit(model, loss_at, run=run, config=steps, on_step=lambda step, loss: on_step(name, step, steps.num_steps, loss))
